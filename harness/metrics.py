@@ -1,0 +1,178 @@
+"""The metrics of a cell: one function each, from the request log to one number.
+
+A log is a DataFrame with one row a request (columns: `harness.store.REQUEST_COLUMNS`). Times are seconds
+on one monotonic clock, 0 at the start of the load. Only requests whose `ok` is true count. A metric that
+the log cannot give is NaN, which is stored as null: never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+Metric = Callable[[pd.DataFrame], float]
+
+STEADY_SHARE = 0.9
+STEADY_MINIMUM = 0.1
+
+
+def _ok(log: pd.DataFrame) -> pd.DataFrame:
+    return log[log["ok"].astype(bool)]
+
+
+def _column(log: pd.DataFrame, name: str) -> Floats:
+    return _ok(log)[name].to_numpy(dtype=np.float64)
+
+
+def _quantile(values: Floats, q: float) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.quantile(known, q)) if known.size else float("nan")
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    return numerator / denominator if denominator > 0 else float("nan")
+
+
+def duration_s(log: pd.DataFrame) -> float:
+    """Wall time of the load in s: last token of all − first request sent."""
+    ok = _ok(log)
+    if ok.empty:
+        return float("nan")
+    return float(ok["last_token_s"].max() - ok["sent_s"].min())
+
+
+def requests(log: pd.DataFrame) -> float:
+    """Requests answered in full (a count)."""
+    return float(len(_ok(log)))
+
+
+def output_tok_s(log: pd.DataFrame) -> float:
+    """Output throughput of the whole run in tok/s: Σ output tokens / duration (§4.4)."""
+    return _ratio(float(_column(log, "output_tokens").sum()), duration_s(log))
+
+
+def total_tok_s(log: pd.DataFrame) -> float:
+    """Tokens in and out, in tok/s: Σ (prompt + output tokens) / duration; cached prompt tokens count."""
+    tokens = _column(log, "prompt_tokens").sum() + _column(log, "output_tokens").sum()
+    return _ratio(float(tokens), duration_s(log))
+
+
+def request_per_s(log: pd.DataFrame) -> float:
+    """Request throughput in requests/s: requests answered / duration."""
+    return _ratio(requests(log), duration_s(log))
+
+
+def steady_window_s(log: pd.DataFrame) -> tuple[float, float]:
+    """Start and end in s of the steady state: between the first and the last moment at which the requests
+    in flight are at least 90% of their peak. (NaN, NaN) where that is under 10% of the run.
+    """
+    ok = _ok(log)
+    if ok.empty:
+        return float("nan"), float("nan")
+    times = np.concatenate([ok["sent_s"].to_numpy(float), ok["last_token_s"].to_numpy(float)])
+    steps = np.concatenate([np.ones(len(ok)), -np.ones(len(ok))])
+    order = np.lexsort((steps, times))
+    times, flying = times[order], np.cumsum(steps[order])
+    high = np.flatnonzero(flying >= STEADY_SHARE * flying.max())
+    start, end = float(times[high[0]]), float(times[min(high[-1] + 1, times.size - 1)])
+    if end - start < STEADY_MINIMUM * duration_s(log) or end <= start:
+        return float("nan"), float("nan")
+    return start, end
+
+
+def output_tok_s_steady(log: pd.DataFrame) -> float:
+    """Output throughput in tok/s inside the steady window: tokens that arrived in it / its length."""
+    start, end = steady_window_s(log)
+    if not np.isfinite(start):
+        return float("nan")
+    ok = _ok(log)
+    tokens = 0.0
+    for times, counts in zip(ok["chunk_s"], ok["chunk_tokens"], strict=True):
+        at = np.asarray(times, dtype=np.float64)
+        tokens += float(np.asarray(counts)[(at > start) & (at <= end)].sum())
+    return tokens / (end - start)
+
+
+def ttft_s(log: pd.DataFrame) -> Floats:
+    """Time to first token of each request in s, from sending: first token − sent."""
+    return _column(log, "first_token_s") - _column(log, "sent_s")
+
+
+def ttft_scheduled_s(log: pd.DataFrame) -> Floats:
+    """Time to first token of each request in s, from its due time: first token − scheduled."""
+    return _column(log, "first_token_s") - _column(log, "scheduled_s")
+
+
+def tpot_ms(log: pd.DataFrame) -> Floats:
+    """Time per output token of each request in ms: 1000 · (last − first token) / (output tokens − 1).
+
+    Requests of one token have none. The first token is the first chunk's; where that chunk holds n
+    tokens the divisor is output tokens − n, since n came at once.
+    """
+    ok = _ok(log)
+    first = np.array([counts[0] if len(counts) else 0 for counts in ok["chunk_tokens"]], dtype=float)
+    later = ok["output_tokens"].to_numpy(float) - first
+    span = ok["last_token_s"].to_numpy(float) - ok["first_token_s"].to_numpy(float)
+    return np.asarray(1000.0 * span[later > 0] / later[later > 0], dtype=np.float64)
+
+
+def itl_ms(log: pd.DataFrame) -> Floats:
+    """Inter-token latencies in ms: the gap before a chunk shared equally by the chunk's tokens."""
+    gaps: list[Floats] = []
+    for times, counts in zip(_ok(log)["chunk_s"], _ok(log)["chunk_tokens"], strict=True):
+        tokens = np.asarray(counts[1:], dtype=np.int64)
+        each = np.diff(np.asarray(times, dtype=np.float64)) / np.maximum(tokens, 1)
+        gaps.append(1000.0 * np.repeat(each, tokens))
+    return np.concatenate(gaps) if gaps else np.empty(0)
+
+
+def e2e_s(log: pd.DataFrame) -> Floats:
+    """Latency of each request in s, from sending: last token − sent."""
+    return _column(log, "last_token_s") - _column(log, "sent_s")
+
+
+def send_lag_ms(log: pd.DataFrame) -> Floats:
+    """The client's own delay of each request in ms: sent − the moment it was due and had a permit."""
+    return 1000.0 * (_column(log, "sent_s") - _column(log, "permitted_s"))
+
+
+def hit_rate(log: pd.DataFrame) -> float:
+    """Share of the prompt tokens that came from the cache, by the server's count, in [0, 1]."""
+    return _ratio(float(_column(log, "cached_tokens").sum()), float(_column(log, "prompt_tokens").sum()))
+
+
+def _at(values: Callable[[pd.DataFrame], Floats], q: float) -> Metric:
+    return lambda log: _quantile(values(log), q)
+
+
+METRICS: dict[str, Metric] = {
+    "requests": requests,
+    "duration_s": duration_s,
+    "output_tok_s": output_tok_s,
+    "output_tok_s_steady": output_tok_s_steady,
+    "total_tok_s": total_tok_s,
+    "request_per_s": request_per_s,
+    "ttft_p50_s": _at(ttft_s, 0.50),
+    "ttft_p99_s": _at(ttft_s, 0.99),
+    "ttft_scheduled_p50_s": _at(ttft_scheduled_s, 0.50),
+    "ttft_scheduled_p99_s": _at(ttft_scheduled_s, 0.99),
+    "tpot_p50_ms": _at(tpot_ms, 0.50),
+    "tpot_p99_ms": _at(tpot_ms, 0.99),
+    "itl_p50_ms": _at(itl_ms, 0.50),
+    "itl_p99_ms": _at(itl_ms, 0.99),
+    "e2e_p50_s": _at(e2e_s, 0.50),
+    "e2e_p99_s": _at(e2e_s, 0.99),
+    "send_lag_p99_ms": _at(send_lag_ms, 0.99),
+    "hit_rate": hit_rate,
+}
+"""Every metric that a cell stores, by its name with its unit. TTFT and E2E are send-based, as the paper's;
+`ttft_scheduled_*` count from the due time."""
+
+
+def compute(log: pd.DataFrame) -> dict[str, float]:
+    """All metrics of one log; NaN where it cannot give one."""
+    return {name: metric(log) for name, metric in METRICS.items()}

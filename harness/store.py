@@ -1,0 +1,214 @@
+"""Cells on disk: `results/runs/<id>/{cell.json, requests.parquet}`, written all at once.
+
+`load_cells(root)` gives every cell, valid or not, with the reasons. The tables and figures read nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from harness.errors import HarnessError
+
+SCHEMA_VERSION = 1
+
+REQUEST_COLUMNS: dict[str, str] = {
+    "index": "int64",
+    "prefix_class": "int64",  # -1: none
+    "scheduled_s": "float64",  # when the arrivals say it is due
+    "permitted_s": "float64",  # when it was due and one of the B permits was free
+    "sent_s": "float64",
+    "first_token_s": "float64",
+    "last_token_s": "float64",
+    "prompt_tokens_asked": "int64",
+    "prompt_tokens": "int64",  # the server's own count, as are the next two
+    "cached_tokens": "int64",
+    "output_tokens": "int64",
+    "output_tokens_asked": "int64",
+    "status": "int64",  # HTTP; 0: no reply
+    "ok": "bool",  # a complete reply of at least one token
+    "error": "object",
+    "finish_reason": "object",
+    "output_sha256": "object",  # of the token ids, to compare systems without storing content
+    "chunk_s": "object",  # arrival time of each streamed chunk
+    "chunk_tokens": "object",  # tokens in it
+}
+"""Columns of `requests.parquet`. Times are seconds since the start of the load, NaN where it never came."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One measured cell: a system, workload, load and repetition on one machine.
+
+    id: hash of the resolved configuration and of the workload's tokens.
+    config: the resolved configuration (groups system, model, workload, load, hardware, ...).
+    metrics: `harness.metrics.METRICS`; NaN where not measured.
+    valid, reasons: whether it passed validation, and if not why, one line each.
+    hardware: name of the hardware profile it ran under.
+    state: what `/server_info` told of GraniKV after the load (rank 0), or None for another system.
+    layout: the same while requests were in flight after the measured window, for drawing the tree.
+    environment: versions, devices, revision.
+    record: everything in cell.json.
+    """
+
+    id: str
+    config: dict[str, Any]
+    metrics: dict[str, float]
+    valid: bool
+    reasons: tuple[str, ...]
+    hardware: str
+    state: dict[str, Any] | None
+    layout: dict[str, Any] | None
+    environment: dict[str, Any]
+    directory: Path
+    record: dict[str, Any] = field(repr=False)
+
+    @cached_property
+    def requests(self) -> pd.DataFrame:
+        """One row a request (REQUEST_COLUMNS). Raises HarnessError when the file is not the cell's."""
+        path = self.directory / "requests.parquet"
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise HarnessError(f"cell {self.id}: {path.name} cannot be read: {error.strerror}") from None
+        if hashlib.sha256(data).hexdigest() != self.record["requests_sha256"]:
+            raise HarnessError(f"cell {self.id}: {path.name} was changed; measure it again")
+        return pd.read_parquet(path)
+
+    @property
+    def system(self) -> str:
+        """Name of the system, as in conf/system/."""
+        return str(self.config["system"]["name"])
+
+    @property
+    def repetition(self) -> int:
+        """Which repetition, from 0."""
+        return int(self.config["repetition"])
+
+
+def identity(value: Any) -> str:
+    """Short stable hash of JSON-like data, for cells and servers: 16 hexadecimal digits."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def runs(root: Path) -> Path:
+    """Where the cells of a results directory lie."""
+    return root / "runs"
+
+
+def read(directory: Path) -> Cell | None:
+    """The cell in one directory; None where there is none or one of another schema."""
+    try:
+        record = json.loads((directory / "cell.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise HarnessError(f"{directory.name}/cell.json cannot be read: {error}; remove it") from None
+    if record.get("schema_version") != SCHEMA_VERSION:
+        return None
+    metrics = {k: float("nan") if v is None else float(v) for k, v in record["metrics"].items()}
+    server = record["server"]
+    return Cell(
+        id=record["id"],
+        config=record["config"],
+        metrics=metrics,
+        valid=record["valid"],
+        reasons=tuple(record["reasons"]),
+        hardware=record["config"]["hardware"]["name"],
+        state=server.get("state"),
+        layout=server.get("layout"),
+        environment=record["environment"],
+        directory=directory,
+        record=record,
+    )
+
+
+def load_cells(root: Path) -> list[Cell]:
+    """Every cell under `root` (a results directory), valid or not, by id."""
+    directory = runs(root)
+    if not directory.is_dir():
+        return []
+    found = (read(path) for path in sorted(directory.iterdir()) if not path.name.startswith("."))
+    return [cell for cell in found if cell is not None]
+
+
+def find_valid(root: Path, cell_id: str) -> Cell | None:
+    """The valid cell of this id, which a sweep need not measure again; else None."""
+    cell = read(runs(root) / cell_id)
+    return cell if cell is not None and cell.valid else None
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _jsonable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON beside `path`, then put it in place; NaN becomes null."""
+    text = json.dumps(_jsonable(value), indent=1, sort_keys=True, allow_nan=False) + "\n"
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)
+
+
+def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """A request log with REQUEST_COLUMNS and their types."""
+    log = pd.DataFrame(list(rows), columns=list(REQUEST_COLUMNS))
+    return log.astype(REQUEST_COLUMNS)
+
+
+def write(root: Path, record: Mapping[str, Any], log: pd.DataFrame) -> Cell:
+    """Store one cell: the whole directory appears at once, or not at all.
+
+    `record` is cell.json without `schema_version` and `requests_sha256`. An invalid cell of the same id
+    moves to `rejected/`. Raises HarnessError when the disk does not take it.
+    """
+    target = runs(root) / str(record["id"])
+    beside: Path | None = None
+    try:
+        runs(root).mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=runs(root)))
+        log.to_parquet(beside / "requests.parquet", compression="zstd", index=False)
+        digest = hashlib.sha256((beside / "requests.parquet").read_bytes()).hexdigest()
+        full = {**record, "schema_version": SCHEMA_VERSION, "requests_sha256": digest}
+        write_json(beside / "cell.json", full)
+        beside.chmod(0o755)
+        _set_aside(root, target)
+        os.replace(beside, target)
+    except OSError as error:
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
+        raise HarnessError(f"cell {target.name} was not stored: {error.strerror or error}") from error
+    cell = read(target)
+    assert cell is not None
+    return cell
+
+
+def _set_aside(root: Path, target: Path) -> None:
+    """Keep an earlier, invalid attempt under rejected/<id>-<n>; drop leftovers that are no cell."""
+    if not target.exists():
+        return
+    if not (target / "cell.json").is_file():
+        shutil.rmtree(target)
+        return
+    rejected = root / "rejected"
+    rejected.mkdir(parents=True, exist_ok=True)
+    attempt = sum(1 for _ in rejected.glob(f"{target.name}-*"))
+    os.replace(target, rejected / f"{target.name}-{attempt}")
