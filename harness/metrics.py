@@ -1,8 +1,8 @@
 """The metrics of a cell: one function each, from the request log to one number.
 
-A log is a DataFrame with one row a request (columns: `harness.store.REQUEST_COLUMNS`). Times are seconds
-on one monotonic clock, 0 at the start of the load. Only requests whose `ok` is true count. A metric that
-the log cannot give is NaN, which is stored as null: never 0.
+A log is a DataFrame with one row a request (columns: `harness.store.REQUEST_COLUMNS`). Times are
+seconds on one monotonic clock, 0 at the start of the load. Only requests whose `ok` is true count.
+A metric that the log cannot give is NaN, which is stored as null: never 0.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def output_tok_s(log: pd.DataFrame) -> float:
 
 
 def total_tok_s(log: pd.DataFrame) -> float:
-    """Tokens in and out, in tok/s: Σ (prompt + output tokens) / duration; cached prompt tokens count."""
+    """Tokens in and out in tok/s: Σ (prompt + output tokens) / duration; cached ones count."""
     tokens = _column(log, "prompt_tokens").sum() + _column(log, "output_tokens").sum()
     return _ratio(float(tokens), duration_s(log))
 
@@ -67,8 +67,10 @@ def request_per_s(log: pd.DataFrame) -> float:
 
 
 def steady_window_s(log: pd.DataFrame) -> tuple[float, float]:
-    """Start and end in s of the steady state: between the first and the last moment at which the requests
-    in flight are at least 90% of their peak. (NaN, NaN) where that is under 10% of the run.
+    """Start and end in s of the steady state; (NaN, NaN) where that is under 10% of the run.
+
+    It lies between the first and the last moment at which the requests in flight are at least 90%
+    of their peak.
     """
     ok = _ok(log)
     if ok.empty:
@@ -85,7 +87,7 @@ def steady_window_s(log: pd.DataFrame) -> tuple[float, float]:
 
 
 def output_tok_s_steady(log: pd.DataFrame) -> float:
-    """Output throughput in tok/s inside the steady window: tokens that arrived in it / its length."""
+    """Output throughput of the steady window in tok/s: tokens that came in it / its length."""
     start, end = steady_window_s(log)
     if not np.isfinite(start):
         return float("nan")
@@ -108,13 +110,13 @@ def ttft_scheduled_s(log: pd.DataFrame) -> Floats:
 
 
 def tpot_ms(log: pd.DataFrame) -> Floats:
-    """Time per output token of each request in ms: 1000 · (last − first token) / (output tokens − 1).
+    """Time per output token of each request in ms: 1000 · (last − first token) / (tokens − 1).
 
-    Requests of one token have none. The first token is the first chunk's; where that chunk holds n
-    tokens the divisor is output tokens − n, since n came at once.
+    Requests of one token have none. Where the first chunk holds n tokens the divisor is tokens − n,
+    since n came at once.
     """
     ok = _ok(log)
-    first = np.array([counts[0] if len(counts) else 0 for counts in ok["chunk_tokens"]], dtype=float)
+    first = np.array([c[0] if len(c) else 0 for c in ok["chunk_tokens"]], dtype=float)
     later = ok["output_tokens"].to_numpy(float) - first
     span = ok["last_token_s"].to_numpy(float) - ok["first_token_s"].to_numpy(float)
     return np.asarray(1000.0 * span[later > 0] / later[later > 0], dtype=np.float64)
@@ -136,13 +138,14 @@ def e2e_s(log: pd.DataFrame) -> Floats:
 
 
 def send_lag_ms(log: pd.DataFrame) -> Floats:
-    """The client's own delay of each request in ms: sent − the moment it was due and had a permit."""
+    """The client's own delay of each request in ms: sent − when it was due and had a permit."""
     return 1000.0 * (_column(log, "sent_s") - _column(log, "permitted_s"))
 
 
 def hit_rate(log: pd.DataFrame) -> float:
     """Share of the prompt tokens that came from the cache, by the server's count, in [0, 1]."""
-    return _ratio(float(_column(log, "cached_tokens").sum()), float(_column(log, "prompt_tokens").sum()))
+    cached, prompt = _column(log, "cached_tokens").sum(), _column(log, "prompt_tokens").sum()
+    return _ratio(float(cached), float(prompt))
 
 
 def _at(values: Callable[[pd.DataFrame], Floats], q: float) -> Metric:
@@ -169,8 +172,8 @@ METRICS: dict[str, Metric] = {
     "send_lag_p99_ms": _at(send_lag_ms, 0.99),
     "hit_rate": hit_rate,
 }
-"""Every metric that a cell stores, by its name with its unit. TTFT and E2E are send-based, as the paper's;
-`ttft_scheduled_*` count from the due time."""
+"""Every metric that a cell stores, by its name with its unit. TTFT and E2E are send-based, as the
+paper's; `ttft_scheduled_*` count from the due time."""
 
 
 def compute(log: pd.DataFrame) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Cells on disk: `results/runs/<id>/{cell.json, requests.parquet}`, written all at once.
 
-`load_cells(root)` gives every cell, valid or not, with the reasons. The tables and figures read nothing else.
+`load_cells(root)` gives every cell, valid or not, with the reasons. Tables and figures read nothing
+else.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ REQUEST_COLUMNS: dict[str, str] = {
     "chunk_s": "object",  # arrival time of each streamed chunk
     "chunk_tokens": "object",  # tokens in it
 }
-"""Columns of `requests.parquet`. Times are seconds since the start of the load, NaN where it never came."""
+"""Columns of `requests.parquet`. Times are seconds since the start of the load, NaN for never."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +77,12 @@ class Cell:
 
     @cached_property
     def requests(self) -> pd.DataFrame:
-        """One row a request (REQUEST_COLUMNS). Raises HarnessError when the file is not the cell's."""
+        """One row a request (REQUEST_COLUMNS). Raises HarnessError if the file is not the cell's."""
         path = self.directory / "requests.parquet"
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise HarnessError(f"cell {self.id}: {path.name} cannot be read: {error.strerror}") from None
+            raise HarnessError(f"cell {self.id} has no {path.name}: {error.strerror}") from None
         if hashlib.sha256(data).hexdigest() != self.record["requests_sha256"]:
             raise HarnessError(f"cell {self.id}: {path.name} was changed; measure it again")
         return pd.read_parquet(path)
@@ -115,7 +116,7 @@ def read(directory: Path) -> Cell | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise HarnessError(f"{directory.name}/cell.json cannot be read: {error}; remove it") from None
+        raise HarnessError(f"{directory}/cell.json is damaged ({error}); remove it") from None
     if record.get("schema_version") != SCHEMA_VERSION:
         return None
     metrics = {k: float("nan") if v is None else float(v) for k, v in record["metrics"].items()}
@@ -165,7 +166,7 @@ def write_json(path: Path, value: Any) -> None:
     text = json.dumps(_jsonable(value), indent=1, sort_keys=True, allow_nan=False) + "\n"
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)
+    beside.replace(path)
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -177,8 +178,8 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 def write(root: Path, record: Mapping[str, Any], log: pd.DataFrame) -> Cell:
     """Store one cell: the whole directory appears at once, or not at all.
 
-    `record` is cell.json without `schema_version` and `requests_sha256`. An invalid cell of the same id
-    moves to `rejected/`. Raises HarnessError when the disk does not take it.
+    `record` is cell.json without `schema_version` and `requests_sha256`. An invalid cell of the
+    same id moves to `rejected/`. Raises HarnessError when the disk does not take it.
     """
     target = runs(root) / str(record["id"])
     beside: Path | None = None
@@ -191,11 +192,11 @@ def write(root: Path, record: Mapping[str, Any], log: pd.DataFrame) -> Cell:
         write_json(beside / "cell.json", full)
         beside.chmod(0o755)
         _set_aside(root, target)
-        os.replace(beside, target)
+        beside.replace(target)
     except OSError as error:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)
-        raise HarnessError(f"cell {target.name} was not stored: {error.strerror or error}") from error
+        raise HarnessError(f"cell {target.name} not stored: {error.strerror or error}") from error
     cell = read(target)
     assert cell is not None
     return cell
@@ -211,4 +212,4 @@ def _set_aside(root: Path, target: Path) -> None:
     rejected = root / "rejected"
     rejected.mkdir(parents=True, exist_ok=True)
     attempt = sum(1 for _ in rejected.glob(f"{target.name}-*"))
-    os.replace(target, rejected / f"{target.name}-{attempt}")
+    target.replace(rejected / f"{target.name}-{attempt}")

@@ -1,1 +1,1 @@
-"""Models a server can load without a download: a tiny random Llama, and the shapes of larger ones."""
+"""Models a server can load without a download: a tiny random Llama and larger models' shapes."""

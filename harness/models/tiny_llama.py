@@ -1,13 +1,13 @@
 """Writes a tiny Llama with real random weights, so that greedy outputs vary with the KV cache.
 
-`python -m harness.models.tiny_llama OUT_DIR` makes the model that every CPU cell serves. Dummy weights
-would not do: their greedy output collapses to a repeating pair of tokens whatever the cache holds.
+`python -m harness.models.tiny_llama OUT_DIR` makes the model that every CPU cell serves. Dummy
+weights would not do: their greedy output collapses to a repeating pair of tokens whatever the cache
+holds.
 """
 
 import argparse
 import hashlib
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -23,8 +23,8 @@ from harness.errors import BuildError
 
 DTYPES = ("float32", "float16", "bfloat16")
 
-# Gains over the variance-preserving 1/sqrt(fan_in). The attention path is amplified so that the next token
-# depends on far positions: an error in one cached slot then changes the greedy output.
+# Gains over the variance-preserving 1/sqrt(fan_in). The attention path is amplified so that the next
+# token depends on far positions: an error in one cached slot then changes the greedy output.
 QUERY_KEY_GAIN = 3.0
 OUTPUT_GAIN = 4.5
 OTHER_GAIN = 1.5
@@ -117,9 +117,8 @@ def weights(shape: TinyLlama) -> dict[str, npt.NDArray[np.float32]]:
         values = _generator(shape.seed, name).standard_normal(size) * gain / np.sqrt(size[1])
         tensors[name] = values.astype(np.float32)
     embed = "model.embed_tokens.weight"
-    tensors[embed] = (
-        _generator(shape.seed, embed).standard_normal((shape.vocab, shape.hidden)).astype(np.float32)
-    )
+    values = _generator(shape.seed, embed).standard_normal((shape.vocab, shape.hidden))
+    tensors[embed] = values.astype(np.float32)
     ones = np.ones(shape.hidden, dtype=np.float32)
     tensors["model.norm.weight"] = ones.copy()
     for layer in range(shape.layers):
@@ -163,7 +162,7 @@ def _dump(path: Path, value: dict[str, Any]) -> None:
 
 
 def write(out_dir: Path, shape: TinyLlama | None = None) -> Path:
-    """Write the model to `out_dir` and return it; a directory that already holds this shape is kept.
+    """Write the model to `out_dir` and return it; one that already holds this shape is kept.
 
     Files appear all at once (written beside, then renamed). Raises BuildError for a bad shape and
     when `out_dir` holds something else.
@@ -184,13 +183,14 @@ def write(out_dir: Path, shape: TinyLlama | None = None) -> Path:
     _dump(beside / "tokenizer_config.json", tokenizer_config_json(shape.max_positions))
     _dump(beside / "tiny_llama.json", stamp)
     beside.chmod(0o755)
-    os.replace(beside, out_dir)
+    (beside / "model.safetensors").chmod(0o644)
+    beside.replace(out_dir)
     return out_dir
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line: every field of the shape is an option."""
-    parser = argparse.ArgumentParser(prog="python -m harness.models.tiny_llama", description=__doc__)
+    parser = argparse.ArgumentParser("python -m harness.models.tiny_llama", description=__doc__)
     parser.add_argument("out_dir", type=Path)
     for name, value in asdict(TinyLlama()).items():
         parser.add_argument("--" + name.replace("_", "-"), type=type(value), default=value)
