@@ -1,0 +1,1 @@
+"""Imported at module level by transformers' image processors."""
