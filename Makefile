@@ -1,0 +1,71 @@
+# Every target sets up what it needs in .venv, says what it will download before it does, and
+# goes on where an interrupted run stopped.
+#   PYTHON=python3.12   interpreter that makes .venv (3.11 to 3.13)
+#   ENGINE=cpu|gpu      engine to install; left out, a GPU decides
+#   MODEL=DIR           model to serve; left out, a tiny one is made
+#   ARGS="..."          handed on to the program behind the target
+
+PYTHON ?= python3
+ENGINE ?= auto
+MODEL ?=
+ARGS ?=
+WORKERS ?= 2
+
+SETUP = $(PYTHON) -m granikv.install
+BIN = .venv/bin
+TINY_MODEL = results/models/tiny
+
+.DEFAULT_GOAL := help
+.PHONY: setup test check reproduce figures verify calibrate serve lint gpu-dry-run clean help
+
+setup: ## install everything into .venv: harness, linters, tests and the engine for this machine
+	@$(SETUP) --engine $(ENGINE)
+
+test: setup lint ## linters, type checker and all tests, the real engine's included
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+check: ## the fast tests, without torch and the engine
+	@$(SETUP) --engine none
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/engine $(ARGS)
+
+reproduce: ## run the experiments on this machine, then every table and figure
+	@$(SETUP) --engine $(ENGINE) --no-dev
+	$(BIN)/python -m harness.reproduce $(ARGS)
+
+figures: ## every table and figure from the cells at hand; needs neither torch nor the engine
+	@$(SETUP) --engine none --no-dev
+	$(BIN)/python -m harness.reproduce --figures-only $(ARGS)
+
+verify: ## PASS, FAIL or INCONCLUSIVE for each claim
+	@$(SETUP) --engine none --no-dev
+	$(BIN)/python -m harness.verify $(ARGS)
+
+calibrate: ## measure this GPU's ceilings and crossovers into a hardware profile
+	@$(SETUP) --engine $(ENGINE) --no-dev
+	$(BIN)/granikv calibrate $(ARGS)
+
+serve: ## serve MODEL with GraniKV on 127.0.0.1
+	@$(SETUP) --engine $(ENGINE) --no-dev
+ifeq ($(MODEL),)
+	$(BIN)/python -m harness.models.tiny_llama $(TINY_MODEL)
+	$(BIN)/granikv serve --model $(TINY_MODEL) $(ARGS)
+else
+	$(BIN)/granikv serve --model $(MODEL) $(ARGS)
+endif
+
+lint: ## ruff and mypy
+	@$(SETUP) --engine $(ENGINE)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+gpu-dry-run: ## resolve the gpu extra against the package index and compare it with its lock
+	@$(SETUP) --engine none
+	@$(BIN)/python -m granikv.install --dry-run gpu
+
+clean: ## remove .venv, caches and build outputs; measured cells in results/ stay
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
