@@ -30,6 +30,8 @@ class AdmissionPolicy(ABC):
     """
 
     name: str
+    at_lookup = False
+    """Whether a node can become wanted by being looked up, not only by being inserted."""
 
     def __init__(self, min_tokens: int) -> None:
         if min_tokens < 1:
@@ -65,6 +67,7 @@ class OnShare(AdmissionPolicy):
     """
 
     name = "on_share"
+    at_lookup = True
 
     def __init__(self, min_tokens: int, min_readers: int = 2) -> None:
         super().__init__(min_tokens)

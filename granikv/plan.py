@@ -18,14 +18,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from granikv.prefix_index import PrefixIndex, PrefixNode
+from granikv.prefix_index import PrefixIndex, PrefixNode, path_of
+
+
+_REMEMBERED = 65_536
+"""Nodes whose layout is kept; beyond it all are forgotten."""
 
 
 class Segment(NamedTuple):
-    """A contiguous slab range and the rows whose sequence runs through it."""
+    """A shared range and the rows whose sequence runs through it."""
 
-    base: int
-    """First slot."""
+    base: int | None
+    """First slot of the slab; None where the range lies on the engine's ordinary pages."""
     p0: int
     """Token position of that slot in each reader's sequence."""
     length: int
@@ -84,9 +88,47 @@ class DecodePlan:
         return sum(len(s.rows) for s in self.segments)
 
     @property
-    def hot_tokens(self) -> int:
-        """Slab tokens that are read once instead of once a row."""
+    def shared_tokens(self) -> int:
+        """Tokens that are read once instead of once a row."""
         return sum(s.length for s in self.segments)
+
+
+class CommonPrefixPlanner:
+    """The plan of SGLang-Cascade: what *all* rows of the batch share, on ordinary pages (§4.3).
+
+    There is no storage layer here, so there is one shared range at most and it has no base.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: list[PrefixNode | None] = []
+        self._plan = DecodePlan(0, (), ())
+
+    def plan(self, nodes: Sequence[PrefixNode | None]) -> DecodePlan:
+        """The plan for rows whose cached prefix ends at ``nodes``."""
+        if nodes != self._nodes:
+            self._nodes = list(nodes)
+            self._plan = _batch_wide(len(nodes), _common_length(nodes))
+        return self._plan
+
+
+def _batch_wide(rows: int, length: int) -> DecodePlan:
+    if rows < 2 or not length:
+        return DecodePlan(rows, (), ((PagedRange(0, None),),) * rows)
+    shared = Segment(None, 0, length, tuple(range(rows)))
+    return DecodePlan(rows, (shared,), ((PagedRange(length, None),),) * rows)
+
+
+def _common_length(nodes: Sequence[PrefixNode | None]) -> int:
+    """Tokens that the paths to all ``nodes`` share."""
+    if not nodes or any(node is None for node in nodes):
+        return 0
+    paths = [path_of(node) for node in dict.fromkeys(nodes) if node is not None]
+    length = 0
+    for level in zip(*paths, strict=False):
+        if any(node is not level[0] for node in level):
+            break
+        length += len(level[0].key)
+    return length
 
 
 class Planner:
@@ -109,6 +151,9 @@ class Planner:
             self._version = version
         elif nodes == self._nodes:
             return self._plan
+        elif len(self._layouts) > _REMEMBERED:
+            # The nodes of long finished requests would stay alive here.
+            self._layouts = {None: Layout(())}
         self._nodes = list(nodes)
         self._plan = self._build(nodes)
         return self._plan

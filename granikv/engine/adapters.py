@@ -1,0 +1,128 @@
+"""The functions that SGLang calls: one object a process, one method a seam."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from granikv.config import GRANIKV, GraniKVConfig
+from granikv.dispatch import DispatchRule, Forced, SaturationRule
+from granikv.engine import plugin, refusals, state
+from granikv.engine.runtime import Runtime
+from granikv.hardware import ProfileError, find_profile, load_profile
+
+
+class Adapters:
+    """Factories and hooks of one process, around one `Runtime`."""
+
+    def __init__(self, config: GraniKVConfig) -> None:
+        self.config = config
+        self.runtime = Runtime(config)
+        self._hooked = False
+
+    # -- factories -----------------------------------------------------------------------------
+
+    def tree(self, context: Any) -> Any:
+        """The radix tree; ``context`` is the engine's TreeCacheBuildContext."""
+        from granikv.engine.nodes import extend_tree_nodes
+        from granikv.engine.tree import GraniKVRadixCache
+
+        if context.disable_radix_cache or context.is_hybrid_swa or context.is_hybrid_ssm:
+            plugin.end_process("GraniKV needs the plain radix cache of a full-attention model")
+        extend_tree_nodes()
+        self.runtime.tree = GraniKVRadixCache(context.params, self.config)
+        return self.runtime.tree
+
+    def decode_backend(self, runner: Any) -> Any:
+        """The decode backend; ``runner`` is the engine's ModelRunner."""
+        from granikv.engine.backend import GraniKVDecodeBackend
+
+        for refusal in (
+            refusals.refusal_of_engine(runner.server_args),
+            refusals.refusal_of_model(runner.model_config),
+        ):
+            if refusal is not None:
+                plugin.end_process(refusal)
+        config = runner.model_config
+        kv_heads = config.get_num_kv_heads(runner.server_args.tp_size)
+        heads = config.num_attention_heads // runner.server_args.tp_size
+        self.runtime.group_size = heads // kv_heads
+        self.runtime.rule = self._rule(str(runner.device))
+        return GraniKVDecodeBackend(runner, self.runtime)
+
+    def _rule(self, device: str) -> DispatchRule:
+        """The dispatch rule: a forced backend, or the paper's on this hardware."""
+        if self.config.backend != "auto":
+            return Forced(self.config.backend)
+        try:
+            named = self.config.hardware or _profile_name(device)
+            is_file = named.endswith((".yaml", ".yml"))
+            profile = load_profile(named) if is_file else find_profile(named)
+            return SaturationRule(profile.m_sat_or_raise())
+        except ProfileError as error:
+            plugin.end_process(str(error))
+
+    # -- hooks ---------------------------------------------------------------------------------
+
+    def after_init_new(self, result: Any, *args: Any, **kwargs: Any) -> None:
+        """ForwardBatch.init_new: the rows are written and the forward comes next."""
+        batch = next(a for a in (*args, *kwargs.values()) if hasattr(a, "reqs"))
+        self.runtime.before_forward(batch)
+
+    def after_scheduler_init(self, result: Any, scheduler: Any, *args: Any, **kwargs: Any) -> None:
+        """Scheduler.__init__: everything asked for is in use, or there is no server."""
+        runner = scheduler.tp_worker.model_runner
+        backend = getattr(runner.attn_backend, "decode_backend", runner.attn_backend)
+        if getattr(backend, "runtime", None) is not self.runtime:
+            plugin.end_process("the engine did not take the decode backend")
+        if self.config.system == GRANIKV and scheduler.tree_cache is not self.runtime.tree:
+            plugin.end_process("the engine did not take the radix tree")
+        if self.runtime.tree is not None and scheduler.server_args.admin_api_key:
+            self._leave_room_for_pins(scheduler)
+
+    def after_get_internal_state(self, result: Any, scheduler: Any, *args: Any) -> None:
+        """Scheduler.get_internal_state: add the storage layer to `/server_info`."""
+        runner = scheduler.tp_worker.model_runner
+        prefill = str(runner.prefill_attention_backend_str)
+        result.internal_state["granikv"] = [state.snapshot(self.runtime, prefill)]
+
+    def around_set_internal_state(self, original: Any, scheduler: Any, request: Any) -> Any:
+        """Scheduler.set_internal_state: release a pin; everything else is the engine's."""
+        from sglang.srt.managers.io_struct import SetInternalStateReqOutput
+
+        from granikv.engine.pin_routes import UNPIN
+
+        if self.runtime.tree is None or UNPIN not in request.server_args:
+            return original(scheduler, request)
+        released = self.runtime.tree.pins.release(int(request.server_args[UNPIN]))
+        return SetInternalStateReqOutput(updated=released)
+
+    def before_http_server(self, *args: Any, **kwargs: Any) -> None:
+        """http_server.launch_server: add the routes of declared prefixes."""
+        if self.config.system != GRANIKV:
+            return
+        from sglang.srt.entrypoints import http_server
+
+        from granikv.engine.pin_routes import add_pin_routes
+
+        add_pin_routes(
+            http_server.app, self.config, lambda: http_server._global_state.tokenizer_manager
+        )
+
+    def _leave_room_for_pins(self, scheduler: Any) -> None:
+        """A request that fits only without the pins would wait for ever: refuse it at once."""
+        assert self.runtime.tree is not None
+        pool = scheduler.token_to_kv_pool_allocator
+        pinnable = int(pool.size * self.config.hot_fraction * self.config.pin_budget)
+        room = int(pool.size) - pinnable - int(pool.page_size)
+        scheduler.max_req_len = min(scheduler.max_req_len, room)
+        scheduler.max_req_input_len = min(scheduler.max_req_input_len, room - 5)
+
+
+def _profile_name(device: str) -> str:
+    """The hardware profile that belongs to the device at hand."""
+    if device == "cpu":
+        return "cpu"
+    import torch
+
+    name = torch.cuda.get_device_name().lower()
+    return "h200" if "h200" in name else "a100_40gb" if "a100" in name else name

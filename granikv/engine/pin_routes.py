@@ -1,0 +1,70 @@
+"""HTTP routes of the declared prefixes; all of them need the server's admin key.
+
+POST /granikv/pins {"input_ids": [...]} or {"text": "..."} declares, GET lists, DELETE
+/granikv/pins/{number} unpins. The prefix is prefilled at once, so its first reader finds it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+from sglang.srt.managers.io_struct import GenerateReqInput, SetInternalStateReq
+from sglang.srt.utils.auth import AuthLevel, auth_level
+
+from granikv.config import GraniKVConfig
+from granikv.engine.pins import CUSTOM_PARAMETER
+
+UNPIN = "granikv_unpin"
+"""The key of `/set_internal_state` with which a pin's number is released on every rank."""
+
+
+def add_pin_routes(app: Any, config: GraniKVConfig, manager: Any) -> None:
+    """Add the routes to the engine's FastAPI ``app``.
+
+    Args:
+        manager: called without arguments, gives the engine's tokenizer manager.
+    """
+    numbers = itertools.count(1)
+
+    async def listed() -> list[dict[str, Any]]:
+        states = await manager().get_internal_state()
+        return list(states[0]["granikv"][0]["pins"])
+
+    @app.get("/granikv/pins")  # type: ignore[misc]
+    @auth_level(AuthLevel.ADMIN_FORCE)  # type: ignore[misc]
+    async def list_pins() -> Any:
+        return {"pins": await listed()}
+
+    @app.post("/granikv/pins")  # type: ignore[misc]
+    @auth_level(AuthLevel.ADMIN_FORCE)  # type: ignore[misc]
+    async def add_pin(request: Request) -> Any:
+        body = await request.json()
+        prompt = {k: body[k] for k in ("input_ids", "text") if k in body}
+        if len(prompt) != 1:
+            return JSONResponse({"error": "give input_ids or text, one of them"}, status_code=400)
+        number = next(numbers)
+        declaration = {"number": number, "token": config.control_token}
+        sampling = {
+            "max_new_tokens": 1,
+            "temperature": 0,
+            "custom_params": {CUSTOM_PARAMETER: declaration},
+        }
+        asked = GenerateReqInput(**prompt, sampling_params=sampling)
+        async for _ in manager().generate_request(asked, request):
+            pass
+        pin = next((p for p in await listed() if p["number"] == number), None)
+        if pin is None:
+            return JSONResponse({"error": "the engine did not take the prompt"}, status_code=500)
+        return JSONResponse(pin, status_code=409 if pin["error"] else 200)
+
+    @app.delete("/granikv/pins/{number}")  # type: ignore[misc]
+    @auth_level(AuthLevel.ADMIN_FORCE)  # type: ignore[misc]
+    async def remove_pin(number: int) -> Any:
+        known = any(p["number"] == number for p in await listed())
+        if not known:
+            return JSONResponse({"error": f"no pin {number}"}, status_code=404)
+        await manager().set_internal_state(SetInternalStateReq(server_args={UNPIN: number}))
+        return {"unpinned": number}

@@ -1,0 +1,114 @@
+"""What GraniKV does not serve: each refused at start-up in one clear line, none silently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+SGLANG_VERSION = "0.5.17"
+KV_TYPES = ("auto", "bf16", "bfloat16", "float16", "fp16", "half")
+
+
+class Refusal(NamedTuple):
+    """A choice of the user's, or a trait of the model's, that cannot be served."""
+
+    applies: Callable[[Any], bool]
+    message: str
+
+
+def _set(name: str) -> Callable[[Any], bool]:
+    return lambda subject: bool(getattr(subject, name, None))
+
+
+def _above_one(name: str) -> Callable[[Any], bool]:
+    return lambda subject: int(getattr(subject, name, 1) or 1) > 1
+
+
+def _disaggregated(args: Any) -> bool:
+    return getattr(args, "disaggregation_mode", "null") not in (None, "null")
+
+
+def _other_kv_type(args: Any) -> bool:
+    return getattr(args, "kv_cache_dtype", "auto") not in KV_TYPES
+
+
+def _graphs_on_gpu(args: Any) -> bool:
+    on_gpu = str(getattr(args, "device", None) or "cuda") == "cuda"
+    return on_gpu and not getattr(args, "disable_cuda_graph", False)
+
+
+def _float32_on_gpu(args: Any) -> bool:
+    on_gpu = str(getattr(args, "device", None) or "cuda") == "cuda"
+    return on_gpu and getattr(args, "dtype", "auto") in ("float", "float32")
+
+
+ENGINE_REFUSALS = (
+    Refusal(_set("speculative_algorithm"), "speculative decoding; leave --speculative-algorithm out"),
+    Refusal(_set("enable_hierarchical_cache"), "HiCache; leave --enable-hierarchical-cache out"),
+    Refusal(_set("enable_lmcache"), "LMCache; leave --enable-lmcache out"),
+    Refusal(_set("disable_radix_cache"), "a disabled radix cache; leave --disable-radix-cache out"),
+    Refusal(_disaggregated, "disaggregated prefill and decode; leave --disaggregation-mode out"),
+    Refusal(_set("enable_lora"), "LoRA; leave --enable-lora out"),
+    Refusal(_set("lora_paths"), "LoRA; leave --lora-paths out"),
+    Refusal(_set("enable_dp_attention"), "DP attention; leave --enable-dp-attention out"),
+    Refusal(_set("enable_two_batch_overlap"), "two-batch overlap; leave the flag out"),
+    Refusal(_set("enable_pdmux"), "prefill-decode multiplexing; leave --enable-pdmux out"),
+    Refusal(_set("enable_streaming_session"), "streaming sessions; leave the flag out"),
+    Refusal(_above_one("pp_size"), "pipeline parallelism; use --tp-size"),
+    Refusal(_above_one("dcp_size"), "decode context parallelism; use --tp-size"),
+    Refusal(_other_kv_type, f"this KV cache type; --kv-cache-dtype may be {', '.join(KV_TYPES)}"),
+    Refusal(_float32_on_gpu, "float32 on a GPU; use --dtype bfloat16 or float16"),
+    Refusal(_graphs_on_gpu, "CUDA graphs yet; start with --disable-cuda-graph"),
+)
+
+
+def _mla(model: Any) -> bool:
+    return "MLA" in str(getattr(model, "attention_arch", ""))
+
+
+def _hybrid(model: Any) -> bool:
+    architectures = getattr(model.hf_config, "architectures", None) or [""]
+    return bool(getattr(model, "is_hybrid_swa", False)) or "Mamba" in architectures[0]
+
+
+def _softcap(model: Any) -> bool:
+    return bool(getattr(model.hf_text_config, "attn_logit_softcapping", None))
+
+
+def _sliding_window(model: Any) -> bool:
+    window = getattr(model, "sliding_window_size", None)
+    used = getattr(model.hf_text_config, "use_sliding_window", True)
+    return bool(window) and int(window) > 0 and bool(used)
+
+
+MODEL_REFUSALS = (
+    Refusal(_mla, "models with multi-head latent attention"),
+    Refusal(_sliding_window, "models with sliding-window attention"),
+    Refusal(_hybrid, "hybrid models"),
+    Refusal(_softcap, "models with soft-capped attention logits"),
+    Refusal(_set("is_encoder_decoder"), "encoder-decoder models"),
+)
+
+
+def refusal_of_engine(server_args: Any) -> str | None:
+    """Why these engine arguments cannot be served, or None."""
+    return _first(ENGINE_REFUSALS, server_args)
+
+
+def refusal_of_model(model_config: Any) -> str | None:
+    """Why this model cannot be served, or None."""
+    return _first(MODEL_REFUSALS, model_config)
+
+
+def refusal_of_version(version: str) -> str | None:
+    """Why this SGLang cannot be extended, or None."""
+    if version == SGLANG_VERSION:
+        return None
+    return f"GraniKV is made for SGLang {SGLANG_VERSION}; this is {version}"
+
+
+def _first(refusals: tuple[Refusal, ...], subject: Any) -> str | None:
+    for refusal in refusals:
+        if refusal.applies(subject):
+            return f"GraniKV does not support {refusal.message}"
+    return None

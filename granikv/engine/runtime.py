@@ -1,0 +1,88 @@
+"""What one rank knows between the engine's hooks: its tree, the plan of the step, the counters.
+
+The engine hands its decode backend a copy of the batch that has lost every attribute of ours, so
+the plan waits here. Planning and forward run one after the other in one thread of one process.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from granikv.attention import Segment, StepInputs
+from granikv.config import AUTO, GraniKVConfig
+from granikv.dispatch import CASCADE, DENSE, PAGED, DispatchCounters, DispatchRule, StepShape
+from granikv.engine.tree import GraniKVRadixCache
+from granikv.plan import CommonPrefixPlanner, DecodePlan, Planner
+
+NO_PLAN = DecodePlan(0, (), ())
+
+
+class Runtime:
+    """The storage layer of one rank.
+
+    Attributes:
+        config: the user's choices.
+        tree: the tree with pool identities; None for SGLang-Cascade, which has no storage layer.
+        dispatched: which backend served how much.
+        unplanned: decode steps that came without a plan (the engine's own warm-up).
+    """
+
+    def __init__(self, config: GraniKVConfig) -> None:
+        self.config = config
+        self.tree: GraniKVRadixCache | None = None
+        self.dispatched = DispatchCounters()
+        self.unplanned = 0
+        self.group_size = 1
+        self.rule: DispatchRule | None = None
+        self._planner: Planner | CommonPrefixPlanner = CommonPrefixPlanner()
+        self._index: Any = None
+        self._plan = NO_PLAN
+
+    def child_names(self) -> set[str]:
+        """The attention backends that the rule can name."""
+        forced = self.config.backend
+        return {PAGED, DENSE, CASCADE} if forced == AUTO else {PAGED, forced}
+
+    def before_forward(self, batch: Any) -> None:
+        """The rows of ``batch`` are written and its forward comes next: relocate, then plan."""
+        if self.tree is not None:
+            self.tree.relocate_marked(batch)
+        self._plan = NO_PLAN
+        if batch.forward_mode.is_decode():
+            self._plan = self._current_planner().plan([req.last_node for req in batch.reqs])
+
+    def step(self, batch: Any, page_table: torch.Tensor, page_size: int) -> tuple[str, StepInputs]:
+        """The backend for this decode step and what it reads.
+
+        Args:
+            batch: the engine's forward batch, n rows.
+            page_table: [requests, context] slot of each token position.
+        """
+        seq_lens = [int(n) for n in batch.seq_lens.tolist()]
+        plan = self._plan
+        if plan.rows != len(seq_lens):
+            self.unplanned += 1
+            plan = NO_PLAN
+        rows = page_table[batch.req_pool_indices, : max(seq_lens, default=0)]
+        segments = tuple(
+            Segment(s.base, s.p0, s.length, torch.tensor(s.rows, device=page_table.device))
+            for s in plan.segments
+        )
+        name = self._choose(len(seq_lens), plan)
+        return name, StepInputs(rows, seq_lens, segments, page_size)
+
+    def _choose(self, rows: int, plan: DecodePlan) -> str:
+        assert self.rule is not None, "the decode backend sets the rule when it is built"
+        shape = StepShape(rows, self.group_size, plan.segment_rows)
+        name = self.rule.choose(shape)
+        self.dispatched.count(name, shape, plan.shared_tokens)
+        return name
+
+    def _current_planner(self) -> Planner | CommonPrefixPlanner:
+        """The planner; a flush gives the tree a new index and so makes a new one."""
+        if self.tree is not None and self.tree.index is not self._index:
+            self._index = self.tree.index
+            self._planner = Planner(self._index)
+        return self._planner
