@@ -28,7 +28,7 @@ def _parts(lengths: tuple[int, ...], seed: int = 0) -> tuple[list[Partial], Part
     q = 3.0 * torch.randn(N, HEADS, D, generator=g)
     k = torch.randn(sum(lengths), 2, D, generator=g)
     v = torch.randn(sum(lengths), 2, D, generator=g)
-    pairs = zip(torch.split(k, lengths), torch.split(v, lengths), strict=True)
+    pairs = zip(torch.split(k, list(lengths)), torch.split(v, list(lengths)), strict=True)
     return [attend(q, kp, vp, SCALE) for kp, vp in pairs], attend(q, k, v, SCALE)
 
 
