@@ -1,0 +1,168 @@
+"""What tables, figures and claims ask of a cell, and where each cell stands in the paper's terms.
+
+Everything here reads one cell through `CellLike`; it is the only place that knows the keys of a
+cell's configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from harness import paper
+
+SYSTEMS = {
+    "sglang_default": "SGLang default",
+    "sglang_cascade": "SGLang-Cascade",
+    "cascade_on_granikv": "SGL-C/GKV",
+    "granikv": "GraniKV",
+}
+"""The paper's systems by name (`conf/system/`), in its order (§4.3, Table 13)."""
+
+MODEL_CONFIGS = {
+    "llama31_8b": paper.LLAMA_8B,
+    "qwen25_14b": paper.QWEN_14B,
+    "qwen25_32b": paper.QWEN_32B,
+}
+
+
+class CellLike(Protocol):
+    """A cell as `harness.store.load_cells` returns it.
+
+    config: the resolved configuration (system, workload, load, model, hardware, repetition).
+    metrics: numbers by name, units in the names (`output_tok_s`, `tpot_p50_ms`, `ttft_p50_s`, ...).
+    valid, reasons: whether the cell passed validation and, if not, why.
+    state: the GraniKV part of the server's `/server_info` after the load, or None without one.
+    layout: the same while requests were in flight.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    @property
+    def metrics(self) -> Mapping[str, Any]: ...
+    @property
+    def valid(self) -> bool: ...
+    @property
+    def reasons(self) -> Sequence[str]: ...
+    @property
+    def state(self) -> Mapping[str, Any] | None: ...
+    @property
+    def layout(self) -> Mapping[str, Any] | None: ...
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a cell stands: hardware, model, system, workload and load.
+
+    prefix_lengths: tokens, as measured; times `scale` they are the paper's L_p. b: the load's
+    permits. functional: a CPU cell, which checks that things work and says nothing about speed.
+    """
+
+    hardware: str
+    title: str
+    functional: bool
+    model: str
+    system: str
+    kind: str
+    prefix_lengths: tuple[int, ...]
+    scale: int
+    b: int | None
+    repetition: int
+
+    @property
+    def k(self) -> int:
+        """Number of distinct prefixes."""
+        return len(self.prefix_lengths)
+
+    @property
+    def paper_lengths(self) -> tuple[int, ...]:
+        """The L_p that the measured lengths stand for, in tokens, ascending."""
+        return tuple(sorted(length * self.scale for length in self.prefix_lengths))
+
+    @property
+    def unequal(self) -> bool:
+        """Whether the prefixes differ in length."""
+        return len(set(self.prefix_lengths)) > 1
+
+
+def _group(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    group = config.get(name)
+    return group if isinstance(group, Mapping) else {}
+
+
+def _prefix_lengths(workload: Mapping[str, Any]) -> tuple[int, ...]:
+    unequal = workload.get("prefix_lengths")
+    if unequal:
+        return tuple(int(length) for length in unequal)
+    length = workload.get("prefix_length")
+    if length is None:
+        return ()
+    return (int(length),) * int(workload.get("prefix_count") or 1)
+
+
+def _model(config: Mapping[str, Any]) -> str:
+    model = _group(config, "model")
+    name = str(model.get("name", "unknown model"))
+    known = MODEL_CONFIGS.get(name)
+    tp = int(model.get("tp") or 1)
+    if known is not None and known.endswith(f"/TP={tp}"):
+        return known
+    return f"{name}/TP={tp}"
+
+
+def standing(cell: CellLike) -> Standing:
+    """Read a cell's configuration. Missing groups give empty values: an odd cell fits no row."""
+    config = cell.config
+    hardware, workload, load = (_group(config, n) for n in ("hardware", "workload", "load"))
+    permits = load.get("permits")
+    name = str(hardware.get("name", "unknown hardware"))
+    return Standing(
+        hardware=name,
+        title=str(hardware.get("title", name)),
+        functional=hardware.get("device") == "cpu",
+        model=_model(config),
+        system=str(_group(config, "system").get("name", "")),
+        kind=str(workload.get("kind", "")),
+        prefix_lengths=_prefix_lengths(workload),
+        scale=int(workload.get("scale") or 1),
+        b=None if permits is None else int(permits),
+        repetition=int(config.get("repetition") or 0),
+    )
+
+
+def setting(cell: CellLike) -> str:
+    """What two systems must have in common to be compared: everything asked of them, as JSON.
+
+    f_p rides in the workload's configuration but belongs to GraniKV, so it is left out.
+    """
+    config = cell.config
+    asked = {name: config.get(name) for name in ("model", "workload", "load", "kv_budget", "prime")}
+    workload = {k: v for k, v in _group(config, "workload").items() if k != "hot_fraction"}
+    return json.dumps(asked | {"workload": workload}, sort_keys=True, default=str)
+
+
+def variant(cell: CellLike) -> str:
+    """What repetitions have in common: the setting, the system and its storage choices."""
+    choices = {name: cell.config.get(name) for name in ("system", "storage")}
+    return setting(cell) + json.dumps(choices, sort_keys=True, default=str)
+
+
+def number(cell: CellLike, metric: str) -> float | None:
+    """A finite metric of the cell, or None where it was not measured."""
+    raw = cell.metrics.get(metric)
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
+        return None
+    return float(raw)
+
+
+def by_hardware(cells: Iterable[CellLike]) -> dict[str, list[CellLike]]:
+    """Cells by hardware name, both sorted: names alphabetically, cells by id."""
+    groups: dict[str, list[CellLike]] = {}
+    for cell in sorted(cells, key=lambda c: c.id):
+        groups.setdefault(standing(cell).hardware, []).append(cell)
+    return dict(sorted(groups.items()))

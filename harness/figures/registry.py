@@ -1,0 +1,18 @@
+"""The figures: a new one is a module with `draw(cells, shipped) -> Drawing` and its line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from harness.analysis.cells import CellLike
+from harness.figures import figure1, layout, throughput
+from harness.figures.drawing import Drawing
+
+Draw: TypeAlias = Callable[[Sequence[CellLike], Sequence[CellLike]], Drawing]
+
+FIGURES: dict[str, Draw] = {
+    "figure1": figure1.draw,
+    "layout": layout.draw,
+    "throughput": throughput.draw,
+}

@@ -1,0 +1,92 @@
+"""How every figure looks and how it is written: the same figure always gives the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, told apart with the common colour blindnesses; markers differ as well.
+BLACK = "#000000"
+GREY = "#6f6f6f"
+BLUE = "#0072B2"
+SKY = "#56B4E9"
+GREEN = "#009E73"
+ORANGE = "#E69F00"
+VERMILION = "#D55E00"
+PURPLE = "#CC79A7"
+YELLOW = "#F0E442"
+
+SYSTEM_COLOURS = {"sglang_default": GREY, "sglang_cascade": BLUE, "granikv": VERMILION}
+SYSTEM_MARKERS = {"sglang_default": "s", "sglang_cascade": "^", "granikv": "o"}
+
+FORMATS = ("pdf", "svg", "png")
+DPI = 200
+
+_RC: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.labelsize": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.linewidth": 0.8,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5.5,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "granikv",
+    "svg.fonttype": "path",
+    "pdf.fonttype": 42,
+    "path.simplify": False,
+}
+# Without these each file would hold the time at which it was written.
+_METADATA: dict[str, dict[str, str | None]] = {
+    "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Figures made and written inside look alike, whatever a user's matplotlibrc says."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        cast("Any", mpl.rcParams).update(_RC)
+        yield
+
+
+def encode(figure: Figure, fmt: str) -> bytes:
+    """The figure as the bytes of a pdf, svg or png file. Call inside `styled()`."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=fmt, dpi=DPI, metadata=_METADATA[fmt], bbox_inches="tight")
+    return buffer.getvalue()
+
+
+def figure(width: float, height: float) -> Figure:
+    """An empty figure, inches; matplotlib's constrained engine keeps it free of overlaps."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def describe(axes: Axes, *, title: str, x: str, y: str) -> None:
+    """Title and axis labels; a label names its unit. L_p is set as the paper sets it."""
+    axes.set_title(_typeset(title), loc="left")
+    axes.set_xlabel(_typeset(x))
+    axes.set_ylabel(_typeset(y))
+
+
+def _typeset(text: str) -> str:
+    return text.replace("L_p", "$L_p$")

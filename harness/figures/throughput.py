@@ -1,0 +1,130 @@
+"""Output throughput over the length of the shared prefix at B = 256 (Tables 9–11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+
+from harness import paper
+from harness.analysis.cells import SYSTEMS, CellLike
+from harness.analysis.statistics import Estimate
+from harness.figures import style
+from harness.figures.drawing import Drawing
+from harness.tables.comparison import length_label
+from harness.tables.entries import Measured
+from harness.tables.metrics import BASELINES, OUTPUT
+from harness.tables.sources import CellSource, Point, Sources
+
+B = 256
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+PAPER_TABLES = {paper.LLAMA_8B: 9, paper.QWEN_14B: 10, paper.QWEN_32B: 11}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line: L_p in tokens and output tok/s with its interval (runs = 0 where printed)."""
+
+    config: str
+    system: str
+    origin: str
+    lengths: tuple[int, ...]
+    estimates: tuple[Estimate, ...]
+
+
+def paper_series() -> list[Series]:
+    """Nine lines: three models, three systems."""
+    series = []
+    for config, number in PAPER_TABLES.items():
+        rows = paper.select(paper.table(number), b=B, metric=OUTPUT.name)
+        for system in BASELINES:
+            values = [paper.value(rows, system=system, l_p=l_p) for l_p in LENGTHS]
+            estimates = tuple(Estimate(value, value, value, 0) for value in values)
+            series.append(Series(config, system, "paper", LENGTHS, estimates))
+    return series
+
+
+def measured_series(sources: Sources) -> list[Series]:
+    """Lines of GPU cells; a CPU cell says nothing about speed and is left out."""
+    series = []
+    for source in sources.measured(""):
+        if not source.functional:
+            series += [
+                line
+                for config in PAPER_TABLES
+                for system in BASELINES
+                if (line := _measured(source, config, system)).lengths
+            ]
+    return series
+
+
+def _measured(source: CellSource, config: str, system: str) -> Series:
+    found = {
+        l_p: entry.estimate
+        for l_p in LENGTHS
+        if isinstance(
+            entry := source.entry(Point(config, system, "sharegpt", B, l_p), OUTPUT), Measured
+        )
+    }
+    return Series(config, system, source.heading, tuple(found), tuple(found.values()))
+
+
+def _plot(axes: Axes, line: Series, label: str) -> None:
+    colour = style.SYSTEM_COLOURS[line.system]
+    of_paper = line.origin == "paper"
+    values = [estimate.value for estimate in line.estimates]
+    axes.errorbar(
+        line.lengths,
+        values,
+        yerr=[
+            [e.value - e.low for e in line.estimates],
+            [e.high - e.value for e in line.estimates],
+        ],
+        color=colour,
+        marker=style.SYSTEM_MARKERS[line.system],
+        markerfacecolor="white" if of_paper else colour,
+        linestyle="--" if of_paper else "-",
+        linewidth=1.2 if of_paper else 1.8,
+        capsize=0 if of_paper else 2.5,
+        label=label,
+    )
+
+
+def _scales(axes: Axes) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(LENGTHS, [length_label(length) for length in LENGTHS])
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.grid(True, axis="y")
+
+
+def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+    """One panel a model: the paper's three systems dashed, this project's GPU cells solid."""
+    lines = paper_series()
+    measured = measured_series(Sources.of(cells, shipped))
+    figure = style.figure(7.6, 3.1)
+    panels = figure.subplots(1, len(PAPER_TABLES), sharey=True)
+    for axes, config in zip(panels, PAPER_TABLES, strict=True):
+        for line in (*lines, *measured):
+            if line.config == config:
+                _plot(axes, line, f"{SYSTEMS[line.system]}, {line.origin}")
+        _scales(axes)
+        style.describe(axes, title=config, x="L_p (tokens)", y="")
+    panels[0].set_ylabel("Output throughput (tok/s)")
+    unique = _unique_handles(panels)
+    figure.legend(list(unique.values()), list(unique), loc="outside lower center", ncols=3)
+    origins = "paper (A100, B = 256, ShareGPT at saturation) dashed"
+    origins += (
+        ", this project's cells solid with 95% intervals" if measured else "; no GPU cell yet"
+    )
+    return Drawing(figure, f"Output throughput over L_p: {origins}.")
+
+
+def _unique_handles(panels: Sequence[Axes]) -> dict[str, Artist]:
+    handles: dict[str, Artist] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    return handles

@@ -1,0 +1,123 @@
+"""Tables that set the same numbers of several sources side by side, one row a system and point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.analysis.cells import SYSTEMS
+from harness.tables.entries import Entry, Kind
+from harness.tables.sources import CellSource, Metric, Point, Source, Sources
+from harness.tables.table import Column, Table
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: its labels by column key, and the point its numbers are of."""
+
+    labels: Mapping[str, str]
+    point: Point
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison table before any cell is known.
+
+    labels: label columns. command: measures the missing cells. notes: said whatever the sources
+    are.
+    """
+
+    number: int
+    title: str
+    labels: Sequence[Column]
+    metrics: Sequence[Metric]
+    rows: Sequence[Row]
+    command: str
+    notes: Sequence[str] = ()
+
+    def build(self, sources: Sources) -> Table:
+        """Fill in every source. A CPU source has no ratio columns: it is no measure of speed."""
+        every = sources.all(self.number, self.command)
+        shown = [(source, metric) for source in every for metric in self._shown(source)]
+        columns = [*self.labels]
+        columns += [
+            Column(_key(source, metric), metric.title, metric.kind, source.heading, source.key)
+            for source, metric in shown
+        ]
+        rows = [self._row(row, shown, every) for row in self.rows]
+        return Table(self.number, self.title, columns, rows, self._notes(every))
+
+    def _shown(self, source: Source) -> list[Metric]:
+        """The metrics a source has columns for; without any cell one column of dashes is enough."""
+        shown = [
+            metric
+            for metric in self.metrics
+            if not (source.functional and metric.kind is Kind.RATIO)
+            and (metric.only is None or _role(source) in metric.only)
+        ]
+        empty = isinstance(source, CellSource) and not source.cells
+        return shown[:1] if empty else shown
+
+    def _row(
+        self, row: Row, shown: Sequence[tuple[Source, Metric]], every: Sequence[Source]
+    ) -> dict[str, Entry]:
+        entries: dict[str, Entry] = dict(row.labels)
+        if "l_p" in entries:
+            entries["l_p"] = with_measured_lengths(row, every)
+        for source, metric in shown:
+            if metric.systems is None or row.point.system in metric.systems:
+                entries[_key(source, metric)] = source.entry(row.point, metric)
+        return entries
+
+    def _notes(self, every: Sequence[Source]) -> tuple[str, ...]:
+        notes = list(self.notes)
+        for source in every:
+            if isinstance(source, CellSource) and source.cells:
+                notes.append(self._source_note(source))
+        return tuple(notes)
+
+    def _source_note(self, source: CellSource) -> str:
+        concurrency = {b for row in self.rows if (b := source.concurrency(row.point)) is not None}
+        at = " at B = " + ", ".join(f"{b:,}" for b in sorted(concurrency)) if concurrency else ""
+        if source.functional:
+            return (
+                f"{source.heading}{at}: shows that each system served the scaled-down workload; "
+                "it says nothing about speed, so no ratio is formed."
+            )
+        return (
+            f"{source.heading}{at}: means over runs with [low, high], the 95% bootstrap "
+            "interval over runs; without brackets, one run."
+        )
+
+
+def _key(source: Source, metric: Metric) -> str:
+    return f"{source.key}.{metric.key}"
+
+
+def _role(source: Source) -> str:
+    """Which kind of source: paper, measured or functional."""
+    if source.functional:
+        return "functional"
+    return "measured" if isinstance(source, CellSource) else "paper"
+
+
+def system_label(name: str) -> str:
+    """A system's name as tables print it."""
+    return SYSTEMS.get(name, name)
+
+
+def length_label(tokens: int) -> str:
+    """512 -> "512", 4096 -> "4K"."""
+    return f"{tokens // 1024}K" if tokens % 1024 == 0 else f"{tokens:,}"
+
+
+def with_measured_lengths(row: Row, sources: Sequence[Source]) -> str:
+    """The paper's L_p label and, where a CPU cell stands for it, the length that was served."""
+    label = row.labels["l_p"]
+    for source in sources:
+        if isinstance(source, CellSource) and source.functional:
+            lengths = source.lengths(row.point)
+            if lengths:
+                served = "/".join(f"{length:,}" for length in sorted(set(lengths)))
+                return f"{label} (CPU: {served} tokens)"
+    return label

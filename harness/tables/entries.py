@@ -1,0 +1,127 @@
+"""What one place of a table can hold, and how it is written for people."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from harness.analysis.statistics import Estimate
+
+DASH = "–"
+TIMES = "×"
+
+
+class Kind(Enum):
+    """What a column's numbers are; decides decimals and the unit sign."""
+
+    TEXT = "text"
+    COUNT = "count"
+    THROUGHPUT = "tok/s"
+    RATIO = "x"
+    MILLISECONDS = "ms"
+    SECONDS = "s"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number of the paper, kept as printed there."""
+
+    text: str
+
+    @property
+    def value(self) -> float:
+        """The number; NaN where the paper prints a word."""
+        try:
+            return float(self.text)
+        except ValueError:
+            return math.nan
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number from cells: the estimate and the ids of the cells behind it."""
+
+    estimate: Estimate
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Nothing to print where there could be something, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A place where no number belongs, such as a baseline's ratio to itself."""
+
+
+Entry: TypeAlias = str | Printed | Measured | Missing | Blank
+
+# Decimals that are never exceeded: below these a difference says nothing about serving.
+_MOST_DECIMALS = {
+    Kind.COUNT: 0,
+    Kind.THROUGHPUT: 0,
+    Kind.RATIO: 2,
+    Kind.MILLISECONDS: 1,
+    Kind.SECONDS: 2,
+}
+# One run states no spread; runs of one cell differ by up to ten percent: three digits are generous.
+_DIGITS_OF_ONE_RUN = 3
+
+
+def _place(value: float) -> int:
+    """Decimal exponent of the leading digit: 0 for 7, 2 for 250, -1 for 0.3."""
+    return math.floor(math.log10(abs(value)))
+
+
+def decimals(estimate: Estimate, kind: Kind) -> int:
+    """Decimals that the interval supports (negative: round left of the point)."""
+    most = _MOST_DECIMALS[kind]
+    if kind is Kind.COUNT:
+        return 0
+    if estimate.runs > 1 and estimate.half_width > 0:
+        return min(most, -_place(estimate.half_width))
+    if estimate.value == 0:
+        return most
+    return min(most, _DIGITS_OF_ONE_RUN - 1 - _place(estimate.value))
+
+
+def _rounded(value: float, places: int) -> str:
+    return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def _sign(kind: Kind) -> str:
+    return TIMES if kind is Kind.RATIO else ""
+
+
+def _with_separators(text: str) -> str:
+    whole, point, fraction = text.partition(".")
+    return f"{int(whole):,}{point}{fraction}" if whole.isdigit() else text
+
+
+def write(entry: Entry, kind: Kind) -> str:
+    """The entry as text, without the mark of a missing entry's reason."""
+    match entry:
+        case str():
+            return entry
+        case Printed(text):
+            return _with_separators(text) + (_sign(kind) if not math.isnan(entry.value) else "")
+        case Measured(estimate, _):
+            return _write_estimate(estimate, kind)
+        case Missing(_):
+            return DASH
+        case Blank():
+            return ""
+
+
+def _write_estimate(estimate: Estimate, kind: Kind) -> str:
+    places, sign = decimals(estimate, kind), _sign(kind)
+    text = _rounded(estimate.value, places) + sign
+    if estimate.runs < 2:
+        return text
+    low, high = (_rounded(bound, places) for bound in (estimate.low, estimate.high))
+    return text if low == high else f"{text} [{low}, {high}]"

@@ -1,0 +1,27 @@
+"""Rows of the heterogeneous multi-prefix experiment (B.8b), which Tables 4 and 21 share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness import paper
+from harness.tables.comparison import Row, system_label
+from harness.tables.metrics import BASELINES
+from harness.tables.sources import Point
+
+B = 256
+COMMAND = "make reproduce, or python -m harness -m experiment=table21 with hardware"
+PREFIXES = {4: "2K/4K/8K/16K", 8: "ladder 1K–16K"}
+"""The L_p of the classes, as the paper gives them, by k."""
+
+
+def rows(order: Sequence[int] = tuple(PREFIXES)) -> list[Row]:
+    """One row for each k and system; the label columns are k, l_p and system."""
+    return [
+        Row(
+            {"k": str(k), "l_p": PREFIXES[k], "system": system_label(system)},
+            Point(paper.LLAMA_8B, system, "multi_prefix", B, None, k),
+        )
+        for k in order
+        for system in BASELINES
+    ]

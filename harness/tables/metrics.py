@@ -1,0 +1,21 @@
+"""The numbers that comparison tables share, as columns."""
+
+from __future__ import annotations
+
+from harness.tables.entries import Kind
+from harness.tables.sources import Metric
+
+MEASURED_ONLY = frozenset({"measured", "functional"})
+FUNCTIONAL_ONLY = frozenset({"functional"})
+BASELINES = ("sglang_default", "sglang_cascade", "granikv")
+"""The paper's three systems, in its order (§4.3)."""
+
+OUTPUT = Metric("output_tok_s", "tok/s", Kind.THROUGHPUT)
+TPOT_P50 = Metric("tpot_p50_ms", "TPOT p50 (ms)", Kind.MILLISECONDS)
+TPOT_P99 = Metric("tpot_p99_ms", "TPOT p99 (ms)", Kind.MILLISECONDS)
+TTFT_P50 = Metric("ttft_p50_s", "TTFT p50 (s)", Kind.SECONDS)
+TTFT_SCHEDULED_P50 = Metric(
+    "ttft_scheduled_p50_s", "TTFT p50 from due time (s)", Kind.SECONDS, only=MEASURED_ONLY
+)
+TO_DEFAULT = Metric("output_tok_s", "× SGL", Kind.RATIO, baseline="sglang_default")
+TO_CASCADE = Metric("output_tok_s", "× SGL-C", Kind.RATIO, baseline="sglang_cascade")

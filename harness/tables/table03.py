@@ -1,0 +1,46 @@
+"""Table 3: ShareGPT throughput at B = 256 on the long-prefix part of the L_p ladder (§4.5)."""
+
+from __future__ import annotations
+
+from harness import paper
+from harness.tables.comparison import Comparison, Row, length_label, system_label
+from harness.tables.metrics import BASELINES, OUTPUT, TO_CASCADE, TO_DEFAULT
+from harness.tables.sources import Metric, Point, Sources
+from harness.tables.table import Column, Table
+
+LENGTHS = (4096, 8192, 16384)
+B = 256
+
+_GRANIKV_ONLY = frozenset({"granikv"})
+
+
+def _of_granikv(metric: Metric) -> Metric:
+    return Metric(metric.name, metric.title, metric.kind, metric.baseline, _GRANIKV_ONLY)
+
+
+def _rows() -> list[Row]:
+    return [
+        Row(
+            {"config": config, "l_p": length_label(l_p), "system": system_label(system)},
+            Point(config, system, "sharegpt", B, l_p),
+        )
+        for config in paper.CONFIGS
+        for l_p in LENGTHS
+        for system in BASELINES
+    ]
+
+
+TABLE = Comparison(
+    number=3,
+    title="ShareGPT output throughput at B = 256 over the long part of the L_p ladder.",
+    labels=(Column("config", "Model / TP"), Column("l_p", "L_p"), Column("system", "System")),
+    metrics=(OUTPUT, _of_granikv(TO_DEFAULT), _of_granikv(TO_CASCADE)),
+    rows=_rows(),
+    command="make reproduce, or python -m harness -m experiment=table03 with hardware and model",
+    notes=("Paper: means of three runs. SGL is SGLang default, SGL-C is SGLang-Cascade.",),
+)
+
+
+def build(sources: Sources) -> Table:
+    """Three models, three lengths, three systems; ratios of GraniKV to both baselines."""
+    return TABLE.build(sources)
