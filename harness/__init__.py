@@ -1,1 +1,1 @@
-"""Drives SGLang servers from outside and measures them: one cell is one system, workload, load, repetition."""
+"""Drives SGLang servers from outside and measures them, one cell at a time."""

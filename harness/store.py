@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,6 +19,7 @@ from typing import Any
 import pandas as pd
 
 from harness.errors import HarnessError
+from harness.files import write_json
 
 SCHEMA_VERSION = 1
 
@@ -77,7 +76,7 @@ class Cell:
 
     @cached_property
     def requests(self) -> pd.DataFrame:
-        """One row a request (REQUEST_COLUMNS). Raises HarnessError if the file is not the cell's."""
+        """One row a request (REQUEST_COLUMNS). Raises HarnessError if the file is another's."""
         path = self.directory / "requests.parquet"
         try:
             data = path.read_bytes()
@@ -96,12 +95,6 @@ class Cell:
     def repetition(self) -> int:
         """Which repetition, from 0."""
         return int(self.config["repetition"])
-
-
-def identity(value: Any) -> str:
-    """Short stable hash of JSON-like data, for cells and servers: 16 hexadecimal digits."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def runs(root: Path) -> Path:
@@ -151,35 +144,20 @@ def find_valid(root: Path, cell_id: str) -> Cell | None:
     return cell if cell is not None and cell.valid else None
 
 
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _jsonable(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_jsonable(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON beside `path`, then put it in place; NaN becomes null."""
-    text = json.dumps(_jsonable(value), indent=1, sort_keys=True, allow_nan=False) + "\n"
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
-
-
 def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """A request log with REQUEST_COLUMNS and their types."""
     log = pd.DataFrame(list(rows), columns=list(REQUEST_COLUMNS))
     return log.astype(REQUEST_COLUMNS)
 
 
-def write(root: Path, record: Mapping[str, Any], log: pd.DataFrame) -> Cell:
+def write(
+    root: Path, record: Mapping[str, Any], log: pd.DataFrame, texts: Mapping[str, str] | None = None
+) -> Cell:
     """Store one cell: the whole directory appears at once, or not at all.
 
-    `record` is cell.json without `schema_version` and `requests_sha256`. An invalid cell of the
-    same id moves to `rejected/`. Raises HarnessError when the disk does not take it.
+    `record` is cell.json without `schema_version` and `requests_sha256`; `texts` are further files
+    by name. An earlier cell of the same id moves to `rejected/`. Raises HarnessError when the disk
+    does not take it.
     """
     target = runs(root) / str(record["id"])
     beside: Path | None = None
@@ -189,6 +167,8 @@ def write(root: Path, record: Mapping[str, Any], log: pd.DataFrame) -> Cell:
         log.to_parquet(beside / "requests.parquet", compression="zstd", index=False)
         digest = hashlib.sha256((beside / "requests.parquet").read_bytes()).hexdigest()
         full = {**record, "schema_version": SCHEMA_VERSION, "requests_sha256": digest}
+        for name, text in (texts or {}).items():
+            (beside / name).write_text(text, encoding="utf-8")
         write_json(beside / "cell.json", full)
         beside.chmod(0o755)
         _set_aside(root, target)
@@ -203,7 +183,7 @@ def write(root: Path, record: Mapping[str, Any], log: pd.DataFrame) -> Cell:
 
 
 def _set_aside(root: Path, target: Path) -> None:
-    """Keep an earlier, invalid attempt under rejected/<id>-<n>; drop leftovers that are no cell."""
+    """Keep an earlier attempt under rejected/<id>-<n>; drop leftovers that are no cell."""
     if not target.exists():
         return
     if not (target / "cell.json").is_file():

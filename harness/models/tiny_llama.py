@@ -23,8 +23,8 @@ from harness.errors import BuildError
 
 DTYPES = ("float32", "float16", "bfloat16")
 
-# Gains over the variance-preserving 1/sqrt(fan_in). The attention path is amplified so that the next
-# token depends on far positions: an error in one cached slot then changes the greedy output.
+# Gains over the variance-preserving 1/sqrt(fan_in). The attention path is amplified, so that the
+# next token depends on far positions: an error in one cached slot then changes the greedy output.
 QUERY_KEY_GAIN = 3.0
 OUTPUT_GAIN = 4.5
 OTHER_GAIN = 1.5

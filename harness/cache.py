@@ -1,0 +1,88 @@
+"""The state of the server's prefix cache before a load: flushed, proven empty, then primed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import tenacity
+
+from harness import http
+from harness.client import Client, Reply, body
+from harness.errors import ServerError
+
+logger = logging.getLogger(__name__)
+
+FLUSH_TIMEOUT_S = 60.0
+FLUSH_PAUSE_S = 0.2
+
+
+def flush(url: str) -> int:
+    """Empty the cache; how many times the server refused before it did. Raises ServerError.
+
+    The engine refuses while anything is pending, just after a stream too, and says so by status.
+    """
+    refused = 0
+
+    def accepted() -> bool:
+        nonlocal refused
+        status, _ = http.request(f"{url}/flush_cache", post=True)
+        if status == 0:
+            raise ServerError("the server did not answer the flush")
+        refused += status != 200
+        return status == 200
+
+    flushing = tenacity.Retrying(
+        retry=tenacity.retry_if_result(lambda ok: not ok),
+        wait=tenacity.wait_fixed(FLUSH_PAUSE_S),
+        stop=tenacity.stop_after_delay(FLUSH_TIMEOUT_S),
+    )
+    try:
+        flushing(accepted)
+    except tenacity.RetryError:
+        raise ServerError(
+            f"the server refused to flush its cache for {FLUSH_TIMEOUT_S:.0f} s"
+        ) from None
+    return refused
+
+
+def ask(url: str, prompts: Sequence[Sequence[int]], timeout_s: float) -> list[Reply]:
+    """Send prompts one after the other for one token each. Raises ServerError for a failed one."""
+
+    async def run() -> list[Reply]:
+        async with Client(url, timeout_s) as client:
+            return [await client.generate(body(list(prompt), 1)) for prompt in prompts]
+
+    replies = asyncio.run(run())
+    for reply in replies:
+        if not reply.ok:
+            raise ServerError(f"a request before the load failed: {reply.error}")
+    return replies
+
+
+def prove_empty(url: str, warmed: Sequence[int], timeout_s: float) -> dict[str, Any]:
+    """Flush, then ask again for a prompt that the warm-up left in the cache: none may be cached.
+
+    Returns the proof for cell.json; the cache is empty again afterwards. Raises ServerError.
+    """
+    refused = flush(url)
+    cached = ask(url, [warmed], timeout_s)[0].cached_tokens
+    if cached:
+        raise ServerError(
+            f"the cache is not empty after a flush: {cached} tokens were still cached"
+        )
+    refused += flush(url)
+    return {"probe_tokens": len(warmed), "probe_cached_tokens": cached, "flushes_refused": refused}
+
+
+def prime(url: str, prefixes: Sequence[Sequence[int]], timeout_s: float) -> list[int]:
+    """Send each prefix once; how many of its tokens were cached already (a common head's may be).
+
+    Raises ServerError when the first one's were: the cache was not empty.
+    """
+    cached = [reply.cached_tokens for reply in ask(url, prefixes, timeout_s)]
+    if cached and cached[0]:
+        raise ServerError(f"the cache was not empty before priming: {cached[0]} tokens were cached")
+    return cached

@@ -1,0 +1,223 @@
+"""The life of a cell: server, warm-up, flush, proof, priming, load, validation, record."""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness import cache, environment, metrics, server, snapshot, store, validation
+from harness.errors import HarnessError, ServerError
+from harness.load.drive import Options, Outcome, drive
+from harness.plan import CellPlan
+from harness.server import RunningServer, StartOptions
+from harness.store import Cell
+from harness.systems.base import ServerInfo
+from workloads.request import Request
+
+logger = logging.getLogger(__name__)
+
+SERVER_FACTS = (
+    "version",
+    "attention_backend",
+    "decode_attention_backend",
+    "prefill_attention_backend",
+    "page_size",
+    "radix_cache_backend",
+    "max_total_num_tokens",
+    "max_running_requests",
+    "chunked_prefill_size",
+    "schedule_policy",
+    "dtype",
+    "kv_cache_dtype",
+    "tp_size",
+    "mem_fraction_static",
+)
+"""What cell.json keeps of `/server_info` beside GraniKV's part."""
+
+
+def measure(plan: CellPlan, rerun: bool = False) -> Cell:
+    """Measure one cell and store it; a valid one that is there already is returned instead.
+
+    A cell that fails validation is stored with its reasons, and so is one whose server does not
+    start or dies: the caller looks at `Cell.valid`. Raises HarnessError when nothing can be stored.
+    """
+    existing = None if rerun else store.find_valid(plan.root, plan.id)
+    if existing is not None:
+        logger.info("%s: measured already (%s)", plan.title, plan.id)
+        return existing
+    measurement = _Measurement(plan)
+    logger.info("%s: measuring (%s)", plan.title, plan.id)
+    try:
+        measurement.run()
+    except Exception as error:
+        measurement.fail(error)
+    return measurement.store()
+
+
+class _Measurement:
+    """One attempt at a cell: what is known of it so far."""
+
+    def __init__(self, plan: CellPlan) -> None:
+        self.plan = plan
+        self.started = datetime.now(UTC)
+        self.reasons: list[str] = []
+        self.seconds: dict[str, float] = {}
+        self.cache: dict[str, Any] = {}
+        self.client: dict[str, Any] = {}
+        self.server: dict[str, Any] = {"hash": plan.server.hash}
+        self.log = store.frame([])
+        self.trace: str | None = None
+
+    def run(self) -> None:
+        plan, config = self.plan, self.plan.config
+        engine = config["engine"]
+        start = StartOptions(engine["port"], engine["start_timeout_s"], engine["linger_s"])
+        began = time.monotonic()
+        with server.acquire(plan.server, start) as running:
+            self._note("server_start_s", began)
+            self.server["reused"] = running.reused
+            self.server["log"] = str(running.log.relative_to(plan.root))
+            try:
+                self._serve(running)
+            except ServerError:
+                # What a dead server's client sees says less than the server's own last words.
+                if running.is_alive():
+                    raise
+                raise ServerError(running.death()) from None
+
+    def _note(self, phase: str, began: float) -> None:
+        self.seconds[phase] = round(time.monotonic() - began, 3)
+
+    def _serve(self, running: RunningServer) -> None:
+        plan = self.plan
+        info = running.info()
+        if wrong := plan.system.misuse(info, plan.hardware):
+            raise ServerError(f"{plan.server.title} is not in use as asked: {'; '.join(wrong)}")
+        began = time.monotonic()
+        self._warm_up(running)
+        self._note("warm_up_s", began)
+        began = time.monotonic()
+        flushed = self._prepare_cache(running)
+        self._note("cache_s", began)
+        before = running.info()
+        began = time.monotonic()
+        outcome = self._drive(running, plan.workload.requests, plan.load.permits)
+        self._note("load_s", began)
+        self.log = outcome.requests
+        if outcome.died:
+            raise ServerError(running.death())
+        self._judge(outcome, flushed, before, running.info())
+        if self.server["state"] is not None:
+            self.server["layout"] = snapshot.take(running, plan.workload, plan.load.permits)
+
+    def _options(self, permits: int | None, due_when_permitted: bool) -> Options:
+        client = self.plan.config["client"]
+        return Options(
+            permits, due_when_permitted, client["request_timeout_s"], client["drain_timeout_s"]
+        )
+
+    def _drive(
+        self, running: RunningServer, requests: Sequence[Request], permits: int | None
+    ) -> Outcome:
+        options = self._options(permits, self.plan.load.due_when_permitted)
+        return drive(running.url, requests, options, running.is_alive)
+
+    def _warm_up(self, running: RunningServer) -> None:
+        """The measured prompts, some of them, with short outputs and nothing kept."""
+        warmup = self.plan.config["warmup"]
+        tokens = int(warmup["output_tokens"])
+        chosen = [
+            replace(request, max_new_tokens=min(tokens, request.max_new_tokens), due_s=0.0)
+            for request in self.plan.workload.requests[: max(1, int(warmup["requests"]))]
+        ]
+        outcome = self._drive(running, chosen, self.plan.load.permits)
+        failed = outcome.requests[~outcome.requests["ok"]]
+        if not failed.empty:
+            raise ServerError(f"the warm-up failed: {failed.iloc[0]['error']}")
+
+    def _prepare_cache(self, running: RunningServer) -> ServerInfo:
+        """Flush, prove, prime; the server's state between the flush and the priming."""
+        workload, config = self.plan.workload, self.plan.config
+        timeout_s = float(config["client"]["request_timeout_s"])
+        warmed = workload.requests[0].input_ids.tolist()
+        self.cache = cache.prove_empty(running.url, warmed, timeout_s)
+        flushed = running.info()
+        prefixes = [prefix.tolist() for prefix in workload.prefixes] if config["prime"] else []
+        self.cache["primed_cached_tokens"] = cache.prime(running.url, prefixes, timeout_s)
+        return flushed
+
+    def _judge(
+        self, outcome: Outcome, flushed: ServerInfo, before: ServerInfo, after: ServerInfo
+    ) -> None:
+        plan = self.plan
+        self.server |= {
+            "facts": {name: after.argument(name) for name in SERVER_FACTS},
+            "arguments": self._public_arguments(),
+            "counters_flushed": flushed.counters,
+            "counters_before": before.counters,
+            "state": after.granikv,
+            "ranks": len(after.ranks),
+        }
+        evidence = validation.Evidence(
+            log=outcome.requests,
+            loop_lag_s=outcome.loop_lag_s,
+            workload=plan.workload,
+            system=plan.system,
+            before=flushed,
+            after=after,
+            primed=bool(plan.config["prime"]),
+        )
+        self.reasons += validation.reasons(evidence, plan.config["validation"])
+        self.cache["hit_rate_designed"] = validation.designed_hit_rate(evidence)
+        self.client["loop_lag_p99_ms"] = validation.loop_lag_ms(outcome.loop_lag_s)
+
+    def _public_arguments(self) -> list[str]:
+        """The server's command line with the paths of this machine reduced to names."""
+        return [
+            Path(argument).name if argument.startswith("/") else argument
+            for argument in self.plan.server.arguments
+        ]
+
+    def fail(self, error: Exception) -> None:
+        """Mark the cell with what went wrong; an unforeseen error keeps its traceback."""
+        self.reasons.append(" ".join(str(error).split()) or type(error).__name__)
+        if not isinstance(error, HarnessError):
+            self.reasons[-1] = f"{type(error).__name__}: {self.reasons[-1]}"
+        self.trace = "".join(traceback.format_exception(error))
+
+    def store(self) -> Cell:
+        """Write the cell, valid or not."""
+        plan = self.plan
+        record: Mapping[str, Any] = {
+            "id": plan.id,
+            "config": plan.config,
+            "workload": {
+                "name": plan.workload.name,
+                "sha256": plan.workload.sha256,
+                "parameters": plan.workload.parameters,
+                "provenance": plan.workload.provenance,
+                "arrivals_sha256": plan.arrivals.sha256,
+            },
+            "environment": environment.describe(plan.server.python),
+            "valid": not self.reasons,
+            "reasons": self.reasons,
+            "metrics": metrics.compute(self.log),
+            "cache": self.cache,
+            "client": self.client,
+            "server": self.server,
+            "started": self.started.isoformat(timespec="seconds"),
+            "seconds": self.seconds,
+        }
+        texts = {} if self.trace is None else {"traceback.txt": self.trace}
+        cell = store.write(plan.root, record, self.log, texts)
+        if cell.valid:
+            logger.info("%s: %.0f output tok/s", plan.title, cell.metrics["output_tok_s"])
+        else:
+            logger.error("%s: invalid: %s", plan.title, "; ".join(cell.reasons))
+        return cell

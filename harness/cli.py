@@ -1,0 +1,113 @@
+"""`python -m harness`: one cell, or a sweep with -m. An error is one line and a non-zero exit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+
+from harness import config as configuration
+from harness import hardware, server
+from harness.cell import measure
+from harness.errors import HarnessError
+from harness.plan import plan
+from harness.servers import leases
+
+
+class InvalidCellError(HarnessError):
+    """The cell was measured, or tried, and is kept, but must not be used."""
+
+
+def run_cell(values: dict[str, Any]) -> None:
+    """Measure the cell of a resolved configuration. Raises HarnessError unless it is valid."""
+    cell_plan = plan(values)
+    used_roots.add(cell_plan.root)
+    cell = measure(cell_plan, rerun=bool(values["rerun"]))
+    if not cell.valid:
+        more = f" (and {len(cell.reasons) - 1} more)" if len(cell.reasons) > 1 else ""
+        raise InvalidCellError(f"cell {cell.id} is invalid: {cell.reasons[0]}{more}")
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line; one that nobody foresaw with its type."""
+    text = configuration.first_line(error)
+    foreseen = isinstance(error, HarnessError | HydraException | OSError)
+    return text if foreseen else f"{type(error).__name__}: {text}"
+
+
+_MAIN_PROCESS = os.getpid()
+used_roots: set[Path] = set()
+"""Results directories whose servers this process may have started."""
+failures: list[str] = []
+"""What went wrong in the jobs of this process, one line each."""
+
+
+@hydra.main(
+    config_path=str(configuration.DIRECTORY), config_name=configuration.NAME, version_base="1.3"
+)
+def _job(config: DictConfig) -> None:
+    try:
+        run_cell(configuration.plain(config))
+    except Exception as error:
+        text = describe(error)
+        directory = Path(HydraConfig.get().runtime.output_dir)
+        (directory / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
+        if os.getpid() != _MAIN_PROCESS:
+            raise HarnessError(text) from None
+        # A sweep goes on with its other cells; its exit status is decided at its end.
+        failures.append(text)
+
+
+@contextmanager
+def servers_ended() -> Iterator[None]:
+    """End this session's servers on the way out, however that comes about."""
+
+    def on_terminate(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    previous = signal.signal(signal.SIGTERM, on_terminate)
+    session = leases.open_session()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        if session == leases.stamp(os.getpid()):
+            for root in sorted(used_roots):
+                server.release(root)
+
+
+def with_hardware(arguments: Sequence[str]) -> list[str]:
+    """The overrides, and this machine's hardware profile unless one is chosen."""
+    chosen = any(argument.startswith("hardware=") for argument in arguments)
+    detected = [] if chosen else [f"hardware={hardware.detect()}"]
+    return [*arguments, *detected]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    # Hydra then raises instead of printing its own report and leaving.
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+    try:
+        sys.argv = [sys.argv[0], *with_hardware(given)]
+        with servers_ended():
+            _job()
+    except (HarnessError, HydraException, OSError) as error:
+        failures.append(describe(error))
+    except KeyboardInterrupt:
+        print("error: interrupted; finished cells are kept", file=sys.stderr)
+        return 130
+    for failure in failures:
+        print(f"error: {failure}", file=sys.stderr)
+    return 1 if failures else 0

@@ -1,0 +1,43 @@
+"""What a server is: its command line and environment, without the port it happens to get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.files import identity
+
+
+@dataclass(frozen=True)
+class ServerSpec:
+    """One server configuration.
+
+    title: for messages. arguments: after `python -m module`, without host and port. device: name of
+    the lock that lets one server at a time be measured. root: the results directory; paths below it
+    do not count in the hash, so that a results directory can be moved.
+    """
+
+    title: str
+    python: str
+    module: str
+    arguments: tuple[str, ...]
+    environment: dict[str, str] = field(hash=False)
+    device: str
+    root: Path
+
+    @property
+    def hash(self) -> str:
+        """Identity of the configuration: equal for every cell that one server can serve."""
+        root = str(self.root.resolve())
+        arguments = [argument.replace(root, "<results>") for argument in self.arguments]
+        return identity([self.module, arguments, self.environment, self.device])
+
+    @property
+    def directory(self) -> Path:
+        """Where its lock, its state and its logs lie."""
+        return self.root / "servers" / self.hash
+
+    def command(self, port: int) -> list[str]:
+        """The full command line, bound to the loopback interface."""
+        address = ["--host", "127.0.0.1", "--port", str(port)]
+        return [self.python, "-m", self.module, *self.arguments, *address]
