@@ -33,7 +33,7 @@ def _key(*parts: object) -> str:
 
 
 def _lock_step(work: Workspace, name: str, title: str) -> Step:
-    run = functools.partial(steps.install_lock, name=name)
+    run = functools.partial(steps.install_lock, name=name, label=title)
     return Step(name, title, _key(work.lock(name).digest), run, SIZES[name])
 
 
@@ -56,9 +56,9 @@ def _cpu_steps(work: Workspace, cuda_torch: bool) -> list[Step]:
 
 
 def _gpu_steps(work: Workspace) -> list[Step]:
-    install = functools.partial(steps.install_lock, name="engine-gpu")
-    key = _key("gpu", work.lock("engine-gpu").digest)
     title = "SGLang, torch and kernels for the GPU"
+    install = functools.partial(steps.install_lock, name="engine-gpu", label=title)
+    key = _key("gpu", work.lock("engine-gpu").digest)
     return [
         Step("engine", title, key, install, SIZES["engine-gpu"]),
         Step("stand-ins", "no CPU stand-ins", _key("gpu"), steps.remove_stand_ins),

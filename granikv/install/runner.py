@@ -14,8 +14,8 @@ EVERY_S = 10.0
 _TAIL_BYTES = 8192
 _NOISE = re.compile(r"^\s*(WARNING: Location .* is ignored|\[notice\]|Looking in |$)")
 _DOING = re.compile(
-    r"^\s*(?:(Collecting|Building wheel for) (\S+)|(Downloading) (\S+) (\(.*\))"
-    r"|(Installing collected packages))"
+    r"^\s*(?:(Collecting|Building wheel for) (\S+)|(Downloading) ([^\s-]+)\S* (\(.*\))"
+    r"|(Installing) collected packages)"
 )
 
 
@@ -77,7 +77,8 @@ def _doing(log: Path) -> str:
     for line in reversed(_tail(log).splitlines()):
         match = _DOING.match(line)
         if match:
-            return ", " + " ".join(part for part in match.groups() if part).lower()
+            action, *rest = (part for part in match.groups() if part)
+            return ", " + " ".join([action.lower(), *rest])
     return ""
 
 

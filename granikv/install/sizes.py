@@ -2,19 +2,19 @@
 
 from granikv.install.locks import Size
 
-# Download: the wheels' sizes as the index states them. Disk: `du` of .venv before and after.
+# Download: the wheels' sizes as the index states them. Disk: the installed files, with what
+# Python compiles of them in use.
 SIZES = {
-    "build": Size(download_mb=4, disk_mb=20),
-    "base": Size(download_mb=150, disk_mb=600),
-    "dev": Size(download_mb=50, disk_mb=150),
-    "engine-cpu": Size(download_mb=500, disk_mb=1900),
-    # Not installed where the locks were made: only the download is known, disk is taken as
-    # twice that.
-    "engine-gpu": Size(download_mb=3950, disk_mb=7900),
+    "build": Size(download_mb=4, disk_mb=25),
+    "base": Size(download_mb=164, disk_mb=600),
+    "dev": Size(download_mb=48, disk_mb=140),
+    "engine-cpu": Size(download_mb=493, disk_mb=1900),
+    # Resolved but not installed where the locks were made: disk is taken as twice the download.
+    "engine-gpu": Size(download_mb=3930, disk_mb=7860),
 }
 
-# What torch 2.13.0's CUDA build with its libraries adds to its CPU build.
-CUDA_TORCH_EXTRA = Size(download_mb=2550, disk_mb=4500)
+# What torch 2.13.0's CUDA build with its libraries adds to its CPU build; disk as above.
+CUDA_TORCH_EXTRA = Size(download_mb=2540, disk_mb=5080)
 
 
 def gigabytes(megabytes: int) -> str:

@@ -31,9 +31,9 @@ def make_venv(work: Workspace) -> str:
     return ""
 
 
-def install_lock(work: Workspace, name: str) -> str:
+def install_lock(work: Workspace, name: str, label: str) -> str:
     """All pins of one lock file; closed under dependencies, so pip need not resolve."""
-    work.pip(name, *_LOCKED, "-r", str(work.lock(name).path))
+    work.pip(label, *_LOCKED, "-r", str(work.lock(name).path))
     return ""
 
 
@@ -64,7 +64,7 @@ def install_cpu_engine(work: Workspace, *, cuda_torch: bool) -> str:
         work.pip(TORCH, "-c", str(limits), pin)
     else:
         work.pip(TORCH, *_LOCKED, pin)
-    return install_lock(work, "engine-cpu")
+    return install_lock(work, "engine-cpu", "SGLang")
 
 
 def add_stand_ins(work: Workspace) -> str:
