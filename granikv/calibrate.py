@@ -2,7 +2,8 @@
 
 Three measurements, each a line of JSON on standard output as it ends: copy bandwidth, matrix-
 product peak, and dense against cascade over M_eff, from which M_sat is fitted (§3.6, B.4b). They
-time the torch backends of `granikv.attention`, eagerly, on one prefix shape; the profile says so.
+time the torch backends of `granikv.attention` on one prefix shape (on a GPU by replaying CUDA
+graphs, as an engine does); the profile says so.
 """
 
 from __future__ import annotations
@@ -172,10 +173,12 @@ def measure_crossover(
     for m_eff in problem.m_effs:
         rows, heads = m_eff // problem.group, problem.kv_heads * problem.group
         q = torch.randn(rows, heads, problem.d, device=device).to(problem.dtype)
-        passes = [
+        passes: list[Callable[[], object]] = [
             partial(backend.prefix, q, k, v, problem.d**-0.5)
             for backend in (DenseBackend(), CascadeBackend())
         ]
+        if device == "cuda":
+            passes = [_captured(operation) for operation in passes]
         point = Crossover(m_eff, *time_together(device, passes, share))
         report({"event": "crossover", "m_eff": m_eff, "rows": rows, **_milliseconds(point)})
         points.append(point)
@@ -209,6 +212,19 @@ def _host_seconds(operation: Callable[[], object], count: int) -> float:
     for _ in range(count):
         operation()
     return (time.perf_counter() - begin) / count
+
+
+def _captured(operation: Callable[[], object]) -> Callable[[], object]:
+    """The operation as a CUDA graph's replay: launched eagerly, its kernels wait for Python."""
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        operation()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        operation()
+    return graph.replay
 
 
 def _cuda_seconds(operation: Callable[[], object], count: int) -> float:
@@ -248,10 +264,11 @@ def _device_title(device: str) -> str:
 
 def _source(device: str, problem: Problem) -> str:
     dtype = str(problem.dtype).removeprefix("torch.")
+    run = "CUDA-graph replay" if device == "cuda" else "eager"
     return (
         f"torch {torch.__version__}; copy of {problem.copy_bytes >> 20} MiB, read and written "
-        f"bytes counted; {dtype} matrix product, n = {problem.matmul_n}; m_sat from one prefix "
-        f"pass by GraniKV's torch backends dense and cascade, eager, {dtype}, L_p = "
+        f"bytes counted; {dtype} matrix product, n = {problem.matmul_n}, sustained; m_sat from "
+        f"one prefix pass by GraniKV's torch backends dense and cascade, {run}, {dtype}, L_p = "
         f"{problem.prefix_tokens}, {problem.kv_heads} KV heads, n_q/kv = {problem.group}, "
         f"d = {problem.d}, M_eff {problem.m_effs[0]} to {problem.m_effs[-1]}; medians"
     )
