@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from harness import paper
+from harness.models.tiny_llama import TinyLlama
 
 SYSTEMS = {
     "sglang_default": "SGLang default",
@@ -36,7 +37,8 @@ class CellLike(Protocol):
     metrics: numbers by name, units in the names (`output_tok_s`, `tpot_p50_ms`, `ttft_p50_s`, ...).
     valid, reasons: whether the cell passed validation and, if not, why.
     state: the GraniKV part of the server's `/server_info` after the load, or None without one.
-    layout: the same while requests were in flight.
+    layout: the same while requests were in flight, after the measured load.
+    record: all of cell.json.
     """
 
     @property
@@ -53,6 +55,8 @@ class CellLike(Protocol):
     def state(self) -> Mapping[str, Any] | None: ...
     @property
     def layout(self) -> Mapping[str, Any] | None: ...
+    @property
+    def record(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,25 @@ def standing(cell: CellLike) -> Standing:
     )
 
 
+def group_size(cell: CellLike) -> int | None:
+    """n_q/kv, query heads to a KV head, of the cell's model; None for a model not known by name."""
+    name = str(_group(cell.config, "model").get("name"))
+    if name == "tiny":
+        tiny = TinyLlama()
+        return tiny.q_heads // tiny.kv_heads
+    shape = paper.ROOT / "harness" / "models" / "shapes" / f"{name}.json"
+    if name not in MODEL_CONFIGS or not shape.is_file():
+        return None
+    model = json.loads(shape.read_text("utf-8"))
+    return int(model["num_attention_heads"]) // int(model["num_key_value_heads"])
+
+
+def m_sat(cell: CellLike) -> int | None:
+    """M_sat of the hardware profile that the cell was measured with; None where not fitted."""
+    threshold = _group(_group(cell.config, "hardware"), "dispatch").get("m_sat")
+    return None if threshold is None else int(threshold)
+
+
 def setting(cell: CellLike) -> str:
     """What two systems must have in common to be compared: everything asked of them, as JSON.
 
@@ -158,6 +181,21 @@ def number(cell: CellLike, metric: str) -> float | None:
     if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
         return None
     return float(raw)
+
+
+def server_state(cell: CellLike) -> Mapping[str, Any] | None:
+    """The server's tree and pools, under load if they were seen then, else after it."""
+    for state in (cell.layout, cell.state):
+        if state and state.get("tree") and state.get("pools"):
+            return state
+    return None
+
+
+def counters(cell: CellLike) -> dict[str, int]:
+    """GraniKV's counters over the measured load alone: a server outlives a cell. Empty without any."""
+    after = _group(cell.state or {}, "counters")
+    before = _group(_group(cell.record, "server"), "counters_before")
+    return {name: int(count) - int(before.get(name, 0)) for name, count in after.items()}
 
 
 def by_hardware(cells: Iterable[CellLike]) -> dict[str, list[CellLike]]:

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from harness.analysis.cells import CellLike, Standing, standing
+from harness.analysis.cells import CellLike, Standing, server_state, standing
 from harness.figures import radix, style
 from harness.figures.drawing import Drawing, NothingToDraw
 from harness.tables.comparison import system_label
@@ -21,17 +21,9 @@ NARROW = 0.025
 MOST_ROWS = 40
 
 
-def _state(cell: CellLike) -> Mapping[str, Any] | None:
-    """What the server told of itself under load, else after it; None without tree or pools."""
-    for state in (cell.layout, cell.state):
-        if state and state.get("tree") and state.get("pools"):
-            return state
-    return None
-
-
 def choose(cells: Sequence[CellLike]) -> tuple[CellLike, Mapping[str, Any]]:
     """The cell whose tree has the most slabs; among equals the fewest nodes, then the first id."""
-    drawable = [(cell, state) for cell in cells if (state := _state(cell)) is not None]
+    drawable = [(cell, state) for cell in cells if (state := server_state(cell)) is not None]
     if not drawable:
         raise NothingToDraw(
             "No cell holds a server's tree; measure a system with GraniKV's storage layer first."
@@ -209,7 +201,9 @@ def _draw_key(axes: Axes, slabs: Sequence[radix.Slab], room: int) -> None:
 
 
 def _caption(cell: CellLike, at: Standing) -> str:
-    when = "while requests were in flight" if _state(cell) is cell.layout else "after the load"
+    when = (
+        "while requests were in flight" if server_state(cell) is cell.layout else "after the load"
+    )
     return (
         f"Pools, slabs and radix tree as the server of cell {cell.id} reported them {when}: "
         f"{system_label(at.system)}, {at.title}, {at.kind}, {at.k} prefixes."

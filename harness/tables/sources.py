@@ -213,8 +213,8 @@ class Sources:
     def measured(self, command: str) -> tuple[CellSource, ...]:
         """Shipped, then here, one source a hardware; `command` measures what is missing."""
         return (
-            *_by_hardware("shipped", self.shipped, "no shipped cell: not measured yet"),
-            *_by_hardware("here", self.here, f"not measured here: {command}"),
+            *by_hardware_sources("shipped", self.shipped, "no shipped cell: not measured yet"),
+            *by_hardware_sources("here", self.here, f"not measured here: {command}"),
         )
 
     def all(self, table: int, command: str) -> tuple[Source, ...]:
@@ -222,7 +222,8 @@ class Sources:
         return (PaperSource(table), *self.measured(command))
 
 
-def _by_hardware(key: str, cells: Sequence[CellLike], absent: str) -> tuple[CellSource, ...]:
+def by_hardware_sources(key: str, cells: Sequence[CellLike], absent: str) -> tuple[CellSource, ...]:
+    """One source for each hardware among the cells; without cells one empty source."""
     groups = by_hardware(cells)
     if not groups:
         return (CellSource(key, key, False, (), absent),)

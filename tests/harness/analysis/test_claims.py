@@ -1,0 +1,369 @@
+"""Verdicts on made-up cells: right numbers pass, wrong ones fail, missing ones decide nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import paper
+from harness.analysis.claims import claim as claim_parts
+from harness.analysis.claims import dispatch, slabs
+from harness.analysis.claims.claim import Claim, Result, Verdict
+from harness.analysis.claims.evaluate import evaluate
+from harness.errors import HarnessError
+from tests.harness.analysis.made_up import (
+    MadeUpCell,
+    cpu_cell,
+    gpu_cell,
+    pools,
+    tree_node,
+)
+
+CLAIMS = {claim.id: claim for claim in claim_parts.load(paper.ROOT / "claims.yaml")}
+LENGTHS = (2048, 4096, 8192, 16384)
+
+
+def judge(
+    name: str,
+    here: Sequence[MadeUpCell] = (),
+    shipped: Sequence[MadeUpCell] = (),
+    report: Path | None = None,
+) -> list[Verdict]:
+    return evaluate([CLAIMS[name]], here, shipped, report)
+
+
+def one(name: str, here: Sequence[MadeUpCell]) -> Verdict:
+    (verdict,) = judge(name, here)
+    return verdict
+
+
+def runs(system: str, values: Sequence[float], **parts: Any) -> list[MadeUpCell]:
+    return [
+        gpu_cell(system, value, repetition=index, **parts) for index, value in enumerate(values)
+    ]
+
+
+def pair(granikv: Sequence[float], default: Sequence[float], **parts: Any) -> list[MadeUpCell]:
+    return runs("granikv", granikv, **parts) + runs("sglang_default", default, **parts)
+
+
+# --- claims.yaml itself ---------------------------------------------------------------------------
+
+
+def test_each_expected_ratio_is_the_papers() -> None:
+    for claim in CLAIMS.values():
+        if claim.judge != "ratio":
+            continue
+        assert claim.table is not None
+        at = claim.options["at"]
+        key: paper.Key = {"config": at["config"], "system": claim.options["system"]}
+        key |= {"l_p": at["l_p"]} if claim.table == 3 else {"k": at["k"]}
+        metric = f"ratio_to_{claim.options['baseline']}"
+        assert claim.expected == paper.value(paper.table(claim.table), metric=metric, **key)
+
+
+def test_each_claim_says_how_to_decide_it() -> None:
+    for claim in CLAIMS.values():
+        assert claim.sentence.endswith(".")
+        assert claim.command
+        assert claim.source
+        assert claim.minutes > 0
+
+
+def test_all_of_table_3_and_both_k_of_table_21_are_claimed() -> None:
+    assert sum(claim.table == 3 for claim in CLAIMS.values()) == 18
+    assert {"table21-k4-granikv", "table21-k8-granikv"} <= set(CLAIMS)
+
+
+# --- ratios ---------------------------------------------------------------------------------------
+
+
+def test_a_ratio_as_printed_passes() -> None:
+    verdict = one("table3-llama-16k-default", pair([2943, 2950, 2936], [1362, 1360, 1364]))
+    assert verdict.result is Result.PASS
+    assert verdict.observed.startswith("2.16×")
+    assert verdict.hardware == "h200"
+
+
+def test_a_larger_gain_passes_too() -> None:
+    assert one("table3-llama-16k-default", pair([9000] * 3, [1362] * 3)).result is Result.PASS
+
+
+def test_a_wrong_number_fails() -> None:
+    verdict = one("table3-llama-16k-default", pair([2000, 2010, 2020], [1362, 1360, 1364]))
+    assert verdict.result is Result.FAIL
+    assert "1.94×" in verdict.reason  # 2.16 less a tenth
+
+
+def test_a_gain_in_place_of_parity_fails_within() -> None:
+    parts = {"kind": "multi_prefix", "lengths": LENGTHS}
+    cells = runs("sglang_cascade", [1500.0] * 3, **parts) + runs(
+        "sglang_default", [1000.0] * 3, **parts
+    )
+    assert one("table21-k4-cascade", cells).result is Result.FAIL
+
+
+def test_parity_passes_within() -> None:
+    parts = {"kind": "multi_prefix", "lengths": LENGTHS}
+    cells = runs("sglang_cascade", [990.0] * 3, **parts) + runs(
+        "sglang_default", [1000.0] * 3, **parts
+    )
+    assert one("table21-k4-cascade", cells).result is Result.PASS
+
+
+def test_an_interval_across_the_bound_decides_nothing() -> None:
+    verdict = one("table3-llama-16k-default", pair([2000, 2943, 3800], [1362] * 3))
+    assert verdict.result is Result.INCONCLUSIVE
+    assert verdict.observed
+
+
+def test_two_runs_decide_nothing() -> None:
+    verdict = one("table3-llama-16k-default", pair([2943] * 2, [1362] * 3))
+    assert verdict.result is Result.INCONCLUSIVE
+    assert verdict.reason == "2 of 3 runs"
+
+
+@pytest.mark.parametrize("system", ["granikv", "sglang_default"])
+def test_a_missing_cell_decides_nothing(system: str) -> None:
+    cells = [c for c in pair([2943] * 3, [1362] * 3) if c.config["system"]["name"] != system]
+    verdict = one("table3-llama-16k-default", cells)
+    assert verdict.result is Result.INCONCLUSIVE
+    assert verdict.reason == "not measured"
+
+
+def test_an_invalid_cell_decides_nothing() -> None:
+    bad = runs("granikv", [2943] * 3, valid=False, reasons=("a request failed",))
+    verdict = one("table3-llama-16k-default", bad + runs("sglang_default", [1362] * 3))
+    assert verdict.result is Result.INCONCLUSIVE
+    assert "a request failed" in verdict.reason
+
+
+def test_no_cell_at_all_decides_nothing() -> None:
+    for claim in CLAIMS:
+        assert [v.result for v in judge(claim)] == [Result.INCONCLUSIVE]
+
+
+@pytest.mark.parametrize("name", [c.id for c in CLAIMS.values() if c.judge == "ratio"])
+def test_a_cpu_never_decides_a_ratio(name: str) -> None:
+    cells = [
+        cpu_cell(system, speed, lengths=lengths, kind=kind, repetition=repetition)
+        for system, speed in (("granikv", 900.0), ("sglang_cascade", 5.0), ("sglang_default", 1.0))
+        for kind, lengths in (("sharegpt", (512,)), ("multi_prefix", (64, 128, 256, 512)))
+        for repetition in range(3)
+    ]
+    verdict = one(name, cells)
+    assert verdict.result is Result.INCONCLUSIVE
+    assert not verdict.observed
+
+
+def test_shipped_cells_and_cells_from_here_are_judged_apart() -> None:
+    good, bad = pair([2943] * 3, [1362] * 3), pair([1362] * 3, [1362] * 3)
+    verdicts = judge("table3-llama-16k-default", here=bad, shipped=good)
+    assert [(v.hardware, v.result) for v in verdicts] == [
+        ("h200", Result.FAIL),
+        ("h200 (shipped)", Result.PASS),
+    ]
+
+
+# --- dispatch -------------------------------------------------------------------------------------
+
+
+def routed(
+    dense: int, cascade: int, rows_dense: int, rows_cascade: int, *, b: int = 16
+) -> MadeUpCell:
+    """A CPU cell (M_sat = 8, n_q/kv = 2) with these counters over its load."""
+    names = ("steps_dense", "steps_cascade", "rows_dense", "rows_cascade")
+    counts = dict(zip(names, (dense, cascade, rows_dense, rows_cascade), strict=True))
+    return cpu_cell("granikv", 1.0, b=b, state={"counters": counts})
+
+
+def test_dense_fires_where_the_batch_can_saturate() -> None:
+    verdict = one("dispatch-fires", [routed(30, 4, 300, 6)])
+    assert verdict.result is Result.PASS
+    assert verdict.observed == "30 dense and 4 cascade steps in 1 cells"
+
+
+def test_dense_that_never_fires_fails() -> None:
+    assert one("dispatch-fires", [routed(0, 40, 0, 90)]).result is Result.FAIL
+
+
+def test_dense_below_the_threshold_fails() -> None:
+    # B = 3 at n_q/kv = 2 is M_eff = 6, below 8.
+    assert one("dispatch-fires", [routed(5, 9, 15, 20, b=3)]).result is Result.FAIL
+    assert one("dispatch-fires", [routed(0, 9, 0, 20, b=3)]).result is Result.PASS
+
+
+def test_steps_on_their_side_of_the_threshold_pass() -> None:
+    assert one("dispatch-routes", [routed(10, 10, 40, 30)]).result is Result.PASS
+
+
+def test_steps_on_the_wrong_side_fail() -> None:
+    # 3 rows a dense step are M_eff = 6; 4 rows a cascade step are 8.
+    assert one("dispatch-routes", [routed(10, 0, 30, 0)]).result is Result.FAIL
+    assert one("dispatch-routes", [routed(0, 10, 0, 40)]).result is Result.FAIL
+
+
+def test_what_the_server_did_before_the_load_does_not_count() -> None:
+    cell = cpu_cell(
+        "granikv",
+        1.0,
+        b=16,
+        state={"counters": {"steps_dense": 50, "steps_cascade": 9, "rows_cascade": 9}},
+        record={"server": {"counters_before": {"steps_dense": 50}}},
+    )
+    assert one("dispatch-fires", [cell]).result is Result.FAIL
+
+
+def test_cells_that_do_not_dispatch_decide_nothing() -> None:
+    forced = cpu_cell("granikv_dense", 1.0, state={"counters": {"steps_dense": 9}})
+    unfitted = gpu_cell("granikv", 1.0, state={"counters": {"steps_dense": 9}})
+    hardware = dict(unfitted.config["hardware"], dispatch={"m_sat": None})
+    unfitted = MadeUpCell("u", dict(unfitted.config, hardware=hardware), {}, state=unfitted.state)
+    invalid = cpu_cell("granikv", 1.0, valid=False, state={"counters": {"steps_dense": 9}})
+    idle = routed(0, 0, 0, 0)
+    for cell in (forced, unfitted, invalid, idle):
+        assert one("dispatch-fires", [cell]).result is Result.INCONCLUSIVE
+    assert dispatch.read(unfitted) is None
+
+
+# --- slabs ----------------------------------------------------------------------------------------
+
+
+def stored(bases: dict[int, int | None], **parts: Any) -> MadeUpCell:
+    """A cell of prefixes of 64, 128 and 256 tokens whose tree has a node for each length."""
+    tree = [
+        tree_node(index, None, 0, length, base)
+        for index, (length, base) in enumerate(bases.items(), 1)
+    ]
+    tree += [tree_node(10 + node["id"], node["id"], node["length"], 9, None) for node in tree]
+    state = {"tree": tree, "pools": pools(1000, 600, 448, 50, 100)}
+    lengths = (64, 128, 256)
+    return cpu_cell("granikv", 1.0, lengths=lengths, kind="multi_prefix", layout=state, **parts)
+
+
+def test_each_class_in_its_slab_passes() -> None:
+    verdict = one("heterogeneous-slabs", [stored({64: 1000, 128: 1064, 256: 1192})])
+    assert verdict.result is Result.PASS
+
+
+def test_a_class_in_cold_fails() -> None:
+    verdict = one("heterogeneous-slabs", [stored({64: 1000, 128: None, 256: 1192})])
+    assert verdict.result is Result.FAIL
+    assert "64" in verdict.reason  # two slabs hold 256 and 128; the shortest is left over
+
+
+def test_a_prefix_in_several_nodes_is_one_path() -> None:
+    tree = [
+        tree_node(1, None, 0, 100, 1000),
+        tree_node(2, 1, 100, 156, 1100),
+        tree_node(3, None, 0, 128, 1300),
+        tree_node(4, None, 0, 64, 1500),
+    ]
+    state = {"tree": tree, "pools": pools(1000, 600, 448, 50, 100)}
+    cell = cpu_cell("granikv", 1.0, lengths=(64, 128, 256), kind="multi_prefix", state=state)
+    assert slabs.unserved(cell) == []
+
+
+def test_a_slab_may_lack_less_than_a_page() -> None:
+    cell = stored({64: 1000, 128: 1064, 256: 1192})
+    assert cell.layout is not None
+    cell.layout["pools"]["page_size"] = 16
+    for node in cell.layout["tree"]:
+        if node["length"] == 256:
+            node["length"] = 241
+    assert slabs.unserved(cell) == []
+    for node in cell.layout["tree"]:
+        if node["length"] == 241:
+            node["length"] = 240
+    assert slabs.unserved(cell) == [256]
+
+
+def test_a_system_without_storage_decides_nothing() -> None:
+    cell = cpu_cell("sglang_default", 1.0, lengths=(64, 128), kind="multi_prefix")
+    assert one("heterogeneous-slabs", [cell]).result is Result.INCONCLUSIVE
+
+
+# --- tests ----------------------------------------------------------------------------------------
+
+EQUALITY = '<testcase classname="tests.engine.test_equality" name="test_granikv_equals_stock[{}]">'
+
+
+def report(tmp_path: Path, *bodies: str) -> Path:
+    path = tmp_path / "tests.xml"
+    cases = "".join(
+        EQUALITY.format(index) + body + "</testcase>" for index, body in enumerate(bodies)
+    )
+    other = '<testcase classname="tests.x" name="test_y"><failure/></testcase>'
+    path.write_text(f"<testsuites><testsuite>{cases}{other}</testsuite></testsuites>")
+    return path
+
+
+def of_tests(path: Path | None) -> Verdict:
+    (verdict,) = judge("greedy-equality", here=[cpu_cell("granikv", 1.0)], report=path)
+    return verdict
+
+
+def test_passed_tests_pass(tmp_path: Path) -> None:
+    verdict = of_tests(report(tmp_path, "", "<skipped/>"))
+    assert (verdict.result, verdict.observed) == (Result.PASS, "1 of 2 tests passed")
+
+
+def test_one_failed_test_fails(tmp_path: Path) -> None:
+    assert of_tests(report(tmp_path, "", "<failure/>")).result is Result.FAIL
+    assert of_tests(report(tmp_path, "", "<error/>")).result is Result.FAIL
+
+
+def test_tests_that_did_not_run_decide_nothing(tmp_path: Path) -> None:
+    assert of_tests(None).result is Result.INCONCLUSIVE
+    assert of_tests(tmp_path / "absent.xml").result is Result.INCONCLUSIVE
+    assert of_tests(report(tmp_path)).result is Result.INCONCLUSIVE
+    assert of_tests(report(tmp_path, "<skipped/>")).result is Result.INCONCLUSIVE
+
+
+def test_a_broken_report_is_one_clear_line(tmp_path: Path) -> None:
+    path = tmp_path / "tests.xml"
+    path.write_text("<testsuites>")
+    with pytest.raises(HarnessError, match="run the tests again"):
+        of_tests(path)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+GOOD = """- {id: a, sentence: S., source: s, table: 3, command: c, minutes: 1, gpu: g, judge: ratio}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1", "must be a list"),
+        ("- 3", "mapping with an id"),
+        (GOOD + GOOD, "twice"),
+        (GOOD.replace("gpu", "gpus"), "unknown key 'gpus'"),
+        (GOOD.replace("minutes: 1, ", ""), "incomplete"),
+        ("- {", "cannot be read"),
+    ],
+)
+def test_a_wrong_file_is_one_clear_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "claims.yaml"
+    path.write_text(text)
+    with pytest.raises(HarnessError, match=message) as caught:
+        claim_parts.load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="cannot be read"):
+        claim_parts.load(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("judge_name", "message"), [("guess", "no judge"), ("ratio", "ratio claim")]
+)
+def test_a_claim_that_cannot_be_judged_is_an_error(judge_name: str, message: str) -> None:
+    claim = Claim("x", "S.", "s", None, "c", 1, "g", judge_name)
+    with pytest.raises(HarnessError, match=message):
+        evaluate([claim], [gpu_cell("granikv", 1.0)], [], None)
