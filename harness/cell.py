@@ -60,6 +60,22 @@ def measure(plan: CellPlan, rerun: bool = False) -> Cell:
     return measurement.store()
 
 
+def _without_directory(text: str) -> str:
+    """An absolute path reduced to its last part: directories are this machine's own."""
+    return Path(text).name if text.startswith("/") else text
+
+
+def _public_state(state: dict[str, Any] | None) -> dict[str, Any] | None:
+    """GraniKV's state as it may be stored."""
+    if state is None:
+        return None
+    config = {
+        key: _without_directory(value) if isinstance(value, str) else value
+        for key, value in state.get("config", {}).items()
+    }
+    return {**state, "config": config}
+
+
 class _Measurement:
     """One attempt at a cell: what is known of it so far."""
 
@@ -114,7 +130,8 @@ class _Measurement:
             raise ServerError(running.death())
         self._judge(outcome, flushed, before, running.info())
         if self.server["state"] is not None:
-            self.server["layout"] = snapshot.take(running, plan.workload, plan.load.permits)
+            layout = snapshot.take(running, plan.workload, plan.load.permits)
+            self.server["layout"] = _public_state(layout)
 
     def _options(self, permits: int | None, due_when_permitted: bool) -> Options:
         client = self.plan.config["client"]
@@ -161,7 +178,7 @@ class _Measurement:
             "arguments": self._public_arguments(),
             "counters_flushed": flushed.counters,
             "counters_before": before.counters,
-            "state": after.granikv,
+            "state": _public_state(after.granikv),
             "ranks": len(after.ranks),
         }
         evidence = validation.Evidence(
@@ -178,11 +195,7 @@ class _Measurement:
         self.client["loop_lag_p99_ms"] = validation.loop_lag_ms(outcome.loop_lag_s)
 
     def _public_arguments(self) -> list[str]:
-        """The server's command line with the paths of this machine reduced to names."""
-        return [
-            Path(argument).name if argument.startswith("/") else argument
-            for argument in self.plan.server.arguments
-        ]
+        return [_without_directory(argument) for argument in self.plan.server.arguments]
 
     def fail(self, error: Exception) -> None:
         """Mark the cell with what went wrong; an unforeseen error keeps its traceback."""

@@ -8,4 +8,3 @@ class GranikvContiguousUnshared(StorageSystem):
 
     name = "granikv_contiguous_unshared"
     backend = "contiguous_unshared"
-    needs_gpu = True
