@@ -1,7 +1,5 @@
 """The interpreter that builds ``.venv``: parses on old Pythons, since it may be started by one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
