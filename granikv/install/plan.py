@@ -109,6 +109,8 @@ def announce(todo: Sequence[Step], free_mb: int) -> list[str]:
             download, disk = gigabytes(step.size.download_mb), gigabytes(step.size.disk_mb)
             lines.append(f"  {step.title}: download {download}, {disk} on disk")
     size = total(todo)
+    if not lines:
+        return ["  nothing to download"]
     lines.append(
         f"  together: download about {gigabytes(size.download_mb)} (less what pip has cached), "
         f"{gigabytes(size.disk_mb)} on disk; free: {gigabytes(free_mb)}"
