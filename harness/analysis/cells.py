@@ -192,7 +192,7 @@ def server_state(cell: CellLike) -> Mapping[str, Any] | None:
 
 
 def counters(cell: CellLike) -> dict[str, int]:
-    """GraniKV's counters over the measured load alone: a server outlives a cell. Empty without any."""
+    """GraniKV's counters over the measured load alone, since a server outlives a cell."""
     after = _group(cell.state or {}, "counters")
     before = _group(_group(cell.record, "server"), "counters_before")
     return {name: int(count) - int(before.get(name, 0)) for name, count in after.items()}

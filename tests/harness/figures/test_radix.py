@@ -1,0 +1,78 @@
+"""Where the nodes of a tree are placed."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.figures import radix
+from harness.figures.radix import Bar, Slab
+from tests.harness.analysis.made_up import tree_node
+
+
+def test_letters() -> None:
+    assert [radix.letter(i) for i in (0, 1, 25, 26, 27, 51, 52, 701, 702)] == [
+        *("A", "B", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA")
+    ]
+
+
+def test_a_nested_tree_by_hand() -> None:
+    tree = [
+        tree_node(5, None, 0, 30, None),
+        tree_node(1, None, 0, 96, 1024, 3),
+        tree_node(2, 1, 96, 160, 1280, 2),
+        tree_node(3, 1, 96, 40, None, 1),
+        tree_node(4, 2, 256, 20, None, 1),
+    ]
+    layout = radix.place(radix.parse(tree))
+    assert layout.rows == 3
+    assert set(layout.bars) == {
+        Bar(0, 96, 0, 2, True, "A", False, 1, 96, 96),
+        Bar(96, 256, 0, 1, True, "B", False, 1, 160, 160),
+        Bar(256, 276, 0, 1, False, "", True, 1, 20, 20),
+        Bar(96, 136, 1, 1, False, "", True, 1, 40, 40),
+        Bar(0, 30, 2, 1, False, "", True, 1, 30, 30),
+    }
+    assert layout.slabs == (Slab("A", 1024, 96, 0, 3), Slab("B", 1280, 160, 96, 2))
+
+
+def test_many_cold_leaves_share_a_bar() -> None:
+    tree = [tree_node(1, None, 0, 10, 100)]
+    tree += [tree_node(2 + i, 1, 10, 5 + i, None) for i in range(radix.LISTED_COLD + 1)]
+    bars = radix.place(radix.parse(tree)).bars
+    (shared,) = [bar for bar in bars if not bar.hot]
+    assert shared == Bar(10, 17, 0, 1, False, "", True, 3, 5, 7)
+
+
+def test_many_hot_leaves_share_a_bar_and_have_no_letters() -> None:
+    tree = [tree_node(1, None, 0, 10, 100)]
+    tree += [tree_node(2 + i, 1, 10, 4, 200 + 10 * i) for i in range(radix.LISTED_HOT + 1)]
+    layout = radix.place(radix.parse(tree))
+    assert [slab.letter for slab in layout.slabs] == ["A"] + [""] * 9
+    assert [bar.nodes for bar in layout.bars if not bar.slab] == [9]
+
+
+def test_a_node_whose_parent_was_not_sent_stands_at_the_top() -> None:
+    (top,) = radix.parse([tree_node(7, 3, 50, 5, None)])
+    assert top.id == 7
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 30), st.booleans(), st.integers(1, 50)), max_size=40))
+def test_bars_never_overlap_and_no_node_is_lost(shape: list[tuple[int, bool, int]]) -> None:
+    tree = []
+    ends = {0: 0}
+    for node_id, (parent, hot, length) in enumerate(shape, 1):
+        parent %= node_id
+        base = 1000 * node_id if hot else None
+        tree.append(tree_node(node_id, parent or None, ends[parent], length, base))
+        ends[node_id] = ends[parent] + length
+    layout = radix.place(radix.parse(tree))
+    assert sum(bar.nodes for bar in layout.bars) == len(tree)
+    assert len(layout.slabs) == sum(hot for _, hot, _ in shape)
+    for index, one in enumerate(layout.bars):
+        assert 0 <= one.top < one.top + one.height <= layout.rows
+        for other in layout.bars[index + 1 :]:
+            apart = one.end <= other.start or other.end <= one.start
+            apart |= one.top + one.height <= other.top or other.top + other.height <= one.top
+            assert apart

@@ -1,0 +1,73 @@
+"""The throughput figure draws the paper's lines and those of GPU cells."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.container import ErrorbarContainer
+
+from harness import paper
+from harness.figures import style, throughput
+from harness.tables.sources import Sources
+from tests.harness.analysis.made_up import MadeUpCell, cpu_cell, gpu_cell
+
+Lines = dict[str, tuple[list[float], list[float]]]
+
+
+def lines_of(*cells: MadeUpCell) -> dict[str, Lines]:
+    """Per panel title: label -> (L_p, tok/s)."""
+    with style.styled():
+        figure = throughput.draw(cells, []).figure
+    panels = {}
+    for axes in figure.axes:
+        found: Lines = {}
+        for container in axes.containers:
+            assert isinstance(container, ErrorbarContainer)
+            line = container.lines[0]
+            assert line is not None
+            x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+            found[str(container.get_label())] = (x.tolist(), y.tolist())
+        panels[axes.get_title("left")] = found
+    return panels
+
+
+def test_the_papers_lines() -> None:
+    panels = lines_of()
+    assert list(panels) == list(paper.CONFIGS)
+    for lines in panels.values():
+        assert list(lines) == [
+            *("SGLang default, paper", "SGLang-Cascade, paper", "GraniKV, paper")
+        ]
+    x, y = panels[paper.LLAMA_8B]["GraniKV, paper"]
+    assert x == [512, 1024, 2048, 4096, 8192, 16384]
+    assert y == [5151, 5087, 5030, 4684, 3801, 2943]
+    assert panels[paper.QWEN_32B]["SGLang default, paper"][1][-1] == 1726
+
+
+def test_gpu_cells_are_drawn_with_their_interval() -> None:
+    cells = [gpu_cell("granikv", v, repetition=i) for i, v in enumerate((2900.0, 3000.0, 3100.0))]
+    panels = lines_of(*cells)
+    assert panels[paper.LLAMA_8B]["GraniKV, here (one H200)"] == ([16384], [3000.0])
+    (line,) = [one for one in throughput.measured_series(Sources.of(cells, [])) if one]
+    assert (line.estimates[0].low, line.estimates[0].high) == (2900.0, 3100.0)
+
+
+def test_cpu_cells_are_not_drawn() -> None:
+    assert lines_of(cpu_cell("granikv", 9.0)) == lines_of()
+
+
+def test_axes_have_units_and_start_at_zero() -> None:
+    with style.styled():
+        figure = throughput.draw([], []).figure
+    first, *_ = figure.axes
+    assert first.get_ylabel() == "Output throughput (tok/s)"
+    assert first.get_xlabel() == "$L_p$ (tokens)"
+    assert first.get_ylim()[0] == 0
+    assert [tick.get_text() for tick in first.get_xticklabels()][-1] == "16K"
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_the_caption_says_what_is_measured(measured: bool) -> None:
+    with style.styled():
+        drawing = throughput.draw([gpu_cell("granikv", 1.0)] if measured else [], [])
+    assert ("no GPU cell yet" in drawing.caption) is not measured
