@@ -64,6 +64,10 @@ class GraniKVConfig:
         _one_of("--granikv-admission", self.admission, ADMISSION_POLICIES)
         _one_of("--granikv-eviction", self.eviction, EVICTION_POLICIES)
         _one_of("--granikv-backend", self.backend, BACKENDS)
+        if self.system == SGLANG_CASCADE and self.backend not in ("cascade", "paged"):
+            raise ConfigError(
+                f"--sglang-cascade has no slabs for {self.backend}; leave --granikv-backend out"
+            )
         _within("--granikv-hot-fraction", self.hot_fraction, 0.0, 0.95)
         _within("--granikv-pin-budget", self.pin_budget, 0.0, 1.0)
         if self.min_tokens < 1:
@@ -92,7 +96,9 @@ def stored_config(environment: Mapping[str, str] = os.environ) -> GraniKVConfig 
     try:
         return GraniKVConfig(**json.loads(text))
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{ENVIRONMENT_VARIABLE} is not a GraniKV configuration: {error}") from None
+        raise ConfigError(
+            f"{ENVIRONMENT_VARIABLE} is not a GraniKV configuration: {error}"
+        ) from None
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

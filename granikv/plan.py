@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from granikv.prefix_index import PrefixIndex, PrefixNode, path_of
 
-
 _REMEMBERED = 65_536
 """Nodes whose layout is kept; beyond it all are forgotten."""
 

@@ -73,7 +73,9 @@ class Checks:
         owners[self._free_slots()] += 1
         wrong = torch.nonzero(owners != 1).flatten().tolist()
         if wrong:
-            raise AccountingError(f"{len(wrong)} slots are not in exactly one place, first {wrong[:8]}")
+            raise AccountingError(
+                f"{len(wrong)} slots are not in exactly one place, first {wrong[:8]}"
+            )
         check(hot, cold, tree.index.ranges(), cold_live)
         for request in tree.live_requests():
             self._row_matches_tree(request)
@@ -118,7 +120,7 @@ class Checks:
     def _free_slots(self) -> torch.Tensor:
         allocator, page = self._tree.token_to_kv_pool_allocator, self._tree.page_size
         pages = torch.cat((allocator.free_pages, allocator.release_pages)).cpu()
-        return (pages[:, None] * page + torch.arange(page)).flatten()
+        return _slots_of(pages, page)
 
     def _uncached(self, request: Any) -> torch.Tensor:
         """Slots that the request holds beyond the tree, its last page whole."""
@@ -126,7 +128,7 @@ class Checks:
         stop = request.kv.kv_allocated_len
         row = self._tree.req_to_token_pool.req_to_token[request.req_pool_idx, start:stop].cpu()
         pages = torch.unique(row.long() // page)
-        return (pages[:, None] * page + torch.arange(page)).flatten()
+        return _slots_of(pages, page)
 
     def _row_matches_tree(self, request: Any) -> None:
         path = path_of(request.last_node)
@@ -136,6 +138,11 @@ class Checks:
         row = self._tree.req_to_token_pool.req_to_token[request.req_pool_idx, : len(slots)]
         if not torch.equal(row.to(slots.dtype), slots):
             raise AccountingError(f"row of request {request.rid} differs from its path in the tree")
+
+
+def _slots_of(pages: torch.Tensor, page_size: int) -> torch.Tensor:
+    """All slots of the pages, in order."""
+    return (pages[:, None] * page_size + torch.arange(page_size)).flatten()
 
 
 def _is_range(slots: torch.Tensor, base: int) -> bool:

@@ -1,4 +1,4 @@
-"""Stand-ins for the two Triton kernels that SGLang's page allocator needs, on a machine without GPU.
+"""Stand-ins for the two Triton kernels of SGLang's page allocator, on a machine without a GPU.
 
 With pages of more than one slot, stock SGLang allocates by a Triton kernel even on a CPU. Every
 system measured here, stock included, gets the same stand-in there, and only there.
@@ -21,10 +21,11 @@ def install_paged_allocator() -> None:
     """Let the engine build page allocators that run without Triton."""
     import sglang.srt.mem_cache.kv_cache_configurator as configurator
 
-    configurator.PagedTokenToKVPoolAllocator = _torch_paged_allocator()
+    configurator.PagedTokenToKVPoolAllocator = torch_paged_allocator()
 
 
-def _torch_paged_allocator() -> type:
+def torch_paged_allocator() -> type:
+    """The engine's page allocator as a class that needs no Triton."""
     from sglang.srt.mem_cache.allocator.paged import (
         PagedTokenToKVPoolAllocator,
         alloc_extend_naive,
@@ -33,6 +34,8 @@ def _torch_paged_allocator() -> type:
 
     class TorchPagedAllocator(PagedTokenToKVPoolAllocator):  # type: ignore[misc]
         """SGLang's page allocator, its two kernels in torch."""
+
+        free_pages: torch.Tensor
 
         def alloc_extend(
             self,

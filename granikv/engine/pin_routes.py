@@ -33,13 +33,9 @@ def add_pin_routes(app: Any, config: GraniKVConfig, manager: Any) -> None:
         states = await manager().get_internal_state()
         return list(states[0]["granikv"][0]["pins"])
 
-    @app.get("/granikv/pins")  # type: ignore[misc]
-    @auth_level(AuthLevel.ADMIN_FORCE)  # type: ignore[misc]
     async def list_pins() -> Any:
         return {"pins": await listed()}
 
-    @app.post("/granikv/pins")  # type: ignore[misc]
-    @auth_level(AuthLevel.ADMIN_FORCE)  # type: ignore[misc]
     async def add_pin(request: Request) -> Any:
         body = await request.json()
         prompt = {k: body[k] for k in ("input_ids", "text") if k in body}
@@ -60,11 +56,14 @@ def add_pin_routes(app: Any, config: GraniKVConfig, manager: Any) -> None:
             return JSONResponse({"error": "the engine did not take the prompt"}, status_code=500)
         return JSONResponse(pin, status_code=409 if pin["error"] else 200)
 
-    @app.delete("/granikv/pins/{number}")  # type: ignore[misc]
-    @auth_level(AuthLevel.ADMIN_FORCE)  # type: ignore[misc]
     async def remove_pin(number: int) -> Any:
         known = any(p["number"] == number for p in await listed())
         if not known:
             return JSONResponse({"error": f"no pin {number}"}, status_code=404)
         await manager().set_internal_state(SetInternalStateReq(server_args={UNPIN: number}))
         return {"unpinned": number}
+
+    force = auth_level(AuthLevel.ADMIN_FORCE)
+    app.add_api_route("/granikv/pins", force(list_pins), methods=["GET"])
+    app.add_api_route("/granikv/pins", force(add_pin), methods=["POST"])
+    app.add_api_route("/granikv/pins/{number}", force(remove_pin), methods=["DELETE"])

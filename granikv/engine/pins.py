@@ -16,7 +16,6 @@ from sglang.srt.mem_cache.radix_cache import RadixKey
 
 from granikv.prefix_index import path_of
 
-
 CUSTOM_PARAMETER = "granikv_pin"
 """The sampling parameter that carries a declaration: {number, token}."""
 

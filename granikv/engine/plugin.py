@@ -60,16 +60,19 @@ def _activate() -> None:
 
 def _prepare(original: Callable[[list[str]], Any], argv: list[str]) -> Any:
     """Read our flags out of the command line; the engine sees only its own."""
+    from granikv import flags
     from granikv.config import ConfigError
-    from granikv.engine import flags, refusals
+    from granikv.engine import preflight, refusals
 
     try:
         config, rest = flags.split(argv)
         if config is None:
             return original(list(argv))
+        preflight.check_model(rest)
         config.store()
         install(config)
         server_args = original(flags.engine_arguments(config, rest))
+        preflight.check_port(server_args.host, server_args.port)
     except ConfigError as error:
         end_process(str(error))
     except SystemExit:
@@ -94,7 +97,8 @@ def install(config: GraniKVConfig) -> None:
     )
     from sglang.srt.server_args import ATTENTION_BACKEND_CHOICES, add_attention_backend_choices
 
-    from granikv.engine import adapters, flags, refusals
+    from granikv import flags
+    from granikv.engine import adapters, refusals
 
     refusal = refusals.refusal_of_version(version("sglang"))
     if refusal is not None:

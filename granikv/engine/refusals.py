@@ -43,7 +43,9 @@ def _float32_on_gpu(args: Any) -> bool:
 
 
 ENGINE_REFUSALS = (
-    Refusal(_set("speculative_algorithm"), "speculative decoding; leave --speculative-algorithm out"),
+    Refusal(
+        _set("speculative_algorithm"), "speculative decoding; leave --speculative-algorithm out"
+    ),
     Refusal(_set("enable_hierarchical_cache"), "HiCache; leave --enable-hierarchical-cache out"),
     Refusal(_set("enable_lmcache"), "LMCache; leave --enable-lmcache out"),
     Refusal(_set("disable_radix_cache"), "a disabled radix cache; leave --disable-radix-cache out"),
@@ -76,9 +78,9 @@ def _softcap(model: Any) -> bool:
 
 
 def _sliding_window(model: Any) -> bool:
-    window = getattr(model, "sliding_window_size", None)
+    window = getattr(model, "sliding_window_size", None) or 0
     used = getattr(model.hf_text_config, "use_sliding_window", True)
-    return bool(window) and int(window) > 0 and bool(used)
+    return bool(window > 0 and used)
 
 
 MODEL_REFUSALS = (

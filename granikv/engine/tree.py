@@ -109,7 +109,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         super().cache_finished_req(req, is_insert, **kwargs)
         self.live.pop(req.rid, None)
         if is_insert:
-            # A request that ended with its prefill, as a priming request does, was never unfinished.
+            # A request that ends with its prefill, as a priming one does, was never unfinished.
             if not getattr(req, "granikv_marked", False):
                 self._mark_prompt(req)
             self.pins.declare_from(req)

@@ -25,7 +25,7 @@ def start(job: dict[str, Any]) -> Any:
     import sglang
 
     from granikv.config import GraniKVConfig
-    from granikv.engine.flags import engine_options
+    from granikv.flags import engine_options
 
     options = dict(job["engine"])
     if job["granikv"] is not None:

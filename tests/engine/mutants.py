@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 
@@ -14,8 +15,7 @@ def apply(name: str) -> None:
 
 def _row_not_repointed() -> None:
     """The last reader of every relocated run keeps its old slots."""
-    from granikv.engine import tree
-
+    tree: Any = import_module("granikv.engine.tree")
     original = tree.repoint
 
     def repoint(readers: list[Any], *args: Any) -> None:
@@ -26,20 +26,20 @@ def _row_not_repointed() -> None:
 
 def _slab_off_by_one() -> None:
     """Every slab is read one slot late."""
-    from granikv.engine import runtime
-
+    runtime: Any = import_module("granikv.engine.runtime")
     original = runtime.Segment
 
     def shifted(base: int | None, p0: int, length: int, rows: Any) -> Any:
         return original(base if base is None else base + 1, p0, length, rows)
 
-    runtime.Segment = shifted  # type: ignore[assignment,misc]
+    runtime.Segment = shifted
 
 
 def _base_two_lse() -> None:
     """The slab side's log-sum-exp is in base 2, the suffix side's in base e."""
-    from granikv.attention import lse_natural_to_base2, segmented
+    from granikv.attention import lse_natural_to_base2
 
+    segmented: Any = import_module("granikv.attention.segmented")
     original = segmented.merge
 
     def merge(partials: Any, *args: Any, **kwargs: Any) -> Any:
@@ -47,7 +47,7 @@ def _base_two_lse() -> None:
         wrong = first._replace(lse=lse_natural_to_base2(first.lse))
         return original([wrong, *others], *args, **kwargs)
 
-    segmented.merge = merge  # type: ignore[assignment]
+    segmented.merge = merge
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
+Answer = TypeVar("Answer")
 Tokens = list[int]
 Answers = list[Tokens]
 
@@ -31,8 +32,9 @@ class Asker:
     def __init__(self, engine: Any) -> None:
         self.engine = engine
 
-    def run(self, work: Awaitable[Any]) -> Any:
-        return self.engine.loop.run_until_complete(work)
+    def run(self, work: Awaitable[Answer]) -> Answer:
+        answer: Answer = self.engine.loop.run_until_complete(work)
+        return answer
 
     async def one(self, prompt: Tokens, new: int) -> Tokens:
         answer = await self.engine.async_generate(input_ids=prompt, sampling_params=sampling(new))
@@ -128,9 +130,12 @@ def aborts(ask: Asker) -> Answers:
             ask.aborted(prefix + [90 + i] * 4, f"cut{i}", 60, after_tokens=8, after_s=None)
             for i in range(4)
         ]
-        return list((await asyncio.gather(*kept, *cut))[:4])
+        cutting = asyncio.gather(*cut)
+        answers = await asyncio.gather(*kept)
+        await cutting
+        return list(answers)
 
-    answers: Answers = ask.run(run())
+    answers = ask.run(run())
     return answers + ask.run(ask.together([prefix + [90 + i] * 4 for i in range(4)], 16))
 
 
@@ -145,9 +150,12 @@ def aborts_in_prefill(ask: Asker) -> Answers:
             for i in range(3)
         ]
         kept = [ask.one(prefix + tokens("e9", 250), 16), ask.one(prefix + tokens("f", 9), 16)]
-        return list((await asyncio.gather(*kept, *cut))[:2])
+        cutting = asyncio.gather(*cut)
+        answers = await asyncio.gather(*kept)
+        await cutting
+        return list(answers)
 
-    answers: Answers = ask.run(run())
+    answers = ask.run(run())
     return answers + ask.run(ask.together([prefix + tokens(f"e{i}", 300) for i in range(2)], 8))
 
 
@@ -166,11 +174,12 @@ def oversized(ask: Asker) -> Answers:
     async def run() -> Answers:
         big = asyncio.ensure_future(ask.one(tokens("big", 400), 300))
         await asyncio.sleep(0.3)
-        small = await asyncio.wait_for(ask.together([tokens(f"t{i}", 10) for i in range(3)], 5), 120)
+        small = await asyncio.wait_for(
+            ask.together([tokens(f"t{i}", 10) for i in range(3)], 5), 120
+        )
         return [await asyncio.wait_for(big, 120), *small]
 
-    answers: Answers = ask.run(run())
-    return answers
+    return ask.run(run())
 
 
 SCENARIOS: dict[str, Callable[[Asker], Answers]] = {

@@ -1,0 +1,133 @@
+"""Real engines for the tests: one tiny model, one program a run, stock's answers made once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from harness.models import tiny_llama
+from tests.engine.scenarios import SCENARIOS
+
+pytest.importorskip("sglang", reason="the engine is not installed: run `make setup`")
+
+REPOSITORY = Path(__file__).parents[2]
+RUN_LIMIT_S = 420
+CPU_ENVIRONMENT = {
+    "SGLANG_USE_CPU_ENGINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONWARNINGS": "ignore",
+    "PYTHONPATH": str(REPOSITORY),
+}
+BUSY_CHECKS = {
+    "SGLANG_CHECK_KV_PAGE_INVARIANTS": "1",
+    "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_BUSY": "1",
+}
+ENGINE = {
+    "device": "cpu",
+    "attention_backend": "torch_native",
+    "sampling_backend": "pytorch",
+    "grammar_backend": "none",
+    "skip_tokenizer_init": True,
+    "dtype": "float32",
+    "max_running_requests": 16,
+    "random_seed": 0,
+    "log_level": "info",
+}
+
+
+class Run:
+    """What a finished run left behind."""
+
+    def __init__(self, returncode: int, log: str, results: dict[str, Any]) -> None:
+        self.returncode = returncode
+        self.log = log
+        self.results = results
+
+    def answers(self, scenario: str) -> list[list[int]]:
+        return list(self.results[scenario]["answers"])
+
+    def counters(self) -> dict[str, int]:
+        """The counters after the last scenario: they count from the engine's start."""
+        states = [r["state"] for r in self.results.values() if isinstance(r, dict)]
+        return dict(states[-1].get("counters", {}))
+
+
+Driver = Callable[..., Run]
+
+
+@pytest.fixture(scope="session")
+def shared_dir(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder that all workers of this test run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base if worker_id == "master" else base.parent
+
+
+@pytest.fixture(scope="session")
+def model(shared_dir: Path) -> Path:
+    """The tiny Llama with real random weights."""
+    path = shared_dir / "tiny_llama"
+    with FileLock(shared_dir / "model.lock"):
+        if not path.exists():
+            tiny_llama.write(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def drive(shared_dir: Path, model: Path) -> Driver:
+    """Runs scenarios on one engine: `drive(name, granikv=..., engine=..., scenarios=...)`."""
+
+    def run(
+        name: str,
+        granikv: dict[str, Any] | None,
+        engine: dict[str, Any],
+        scenarios: list[str] | None = None,
+        mutant: str = "",
+        refused: int | None = None,
+    ) -> Run:
+        job = {
+            "engine": {"model_path": str(model), **ENGINE, **engine},
+            "granikv": granikv,
+            "scenarios": scenarios or list(SCENARIOS),
+            "refused": refused,
+        }
+        job_path, out_path = shared_dir / f"{name}.job.json", shared_dir / f"{name}.out.json"
+        log_path = shared_dir / f"{name}.log"
+        job_path.write_text(json.dumps(job))
+        environment = {**os.environ, **CPU_ENVIRONMENT, "GRANIKV_TEST_MUTANT": mutant}
+        if not mutant:
+            environment |= BUSY_CHECKS
+        command = [sys.executable, "-m", "tests.engine.drive", str(job_path), str(out_path)]
+        with log_path.open("w") as log:
+            returncode = subprocess.run(
+                command,
+                cwd=REPOSITORY,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                timeout=RUN_LIMIT_S,
+                check=False,
+            ).returncode
+        results = json.loads(out_path.read_text()) if out_path.exists() else {}
+        return Run(returncode, log_path.read_text()[-6000:], results)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def stock(shared_dir: Path, drive: Driver) -> Run:
+    """Unmodified SGLang's answers to every scenario, with room for all of them."""
+    path = shared_dir / "stock.out.json"
+    with FileLock(shared_dir / "stock.lock"):
+        if path.exists():
+            return Run(0, "", json.loads(path.read_text()))
+        run = drive("stock", None, {"max_total_tokens": 8192, "chunked_prefill_size": 2048})
+    assert run.returncode == 0, run.log
+    return run
