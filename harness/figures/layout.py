@@ -16,6 +16,8 @@ from harness.tables.comparison import system_label
 SLAB_COLOURS = (style.SKY, style.ORANGE, style.GREEN, style.PURPLE, style.VERMILION)
 COLD_COLOUR = "#b5b5b5"
 MANY_COLOUR = style.YELLOW
+LINES_PER_ROW = 1.6
+"""Lines of the key that fit beside one row of the tree."""
 NARROW = 0.025
 """Share of an axis below which a bar holds no letter."""
 MOST_ROWS = 40
@@ -127,7 +129,7 @@ def _bar_text(bar: radix.Bar) -> str:
     """What stands to the right of a leaf: its slab's letter, or how many nodes of which pool."""
     if bar.slab:
         return bar.slab
-    many = f"{bar.nodes:,} × " if bar.nodes > 1 else ""
+    many = f"{bar.branches:,} × " if bar.branches > 1 else ""
     return f"{many}{'HOT' if bar.hot else 'COLD'}, {_tokens(bar.shortest, bar.longest)}"
 
 
@@ -223,5 +225,5 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
     _draw_hot(figure.add_subplot(grid[0, :]), state["pools"], layout.slabs)
     _draw_cold(figure.add_subplot(grid[1, :]), state["pools"])
     _draw_tree(figure.add_subplot(grid[2, 0]), layout)
-    _draw_key(figure.add_subplot(grid[2, 1]), layout.slabs, max(rows - 2, 6))
+    _draw_key(figure.add_subplot(grid[2, 1]), layout.slabs, max(int(LINES_PER_ROW * rows) - 2, 6))
     return Drawing(figure, _caption(cell, standing(cell)))

@@ -8,7 +8,7 @@ from typing import Any
 
 LISTED_COLD = 2
 LISTED_HOT = 8
-"""Leaves of one pool under one parent that are drawn one by one; more are drawn as one bar."""
+"""Branches of one pool under one parent that are drawn one by one; more are drawn as one bar."""
 
 
 @dataclass
@@ -33,13 +33,31 @@ class Node:
         """Token position after the node's last."""
         return self.p0 + self.length
 
+    @property
+    def reach(self) -> int:
+        """Tokens of the longest path that starts with this node."""
+        return self.length + max((child.reach for child in self.children), default=0)
+
+    @property
+    def size(self) -> int:
+        """Nodes of the subtree, this one included."""
+        return 1 + sum(child.size for child in self.children)
+
+    @property
+    def simple(self) -> bool:
+        """Whether the subtree is one HOT leaf, or COLD all through: nothing to tell apart in it."""
+        if self.hot:
+            return not self.children
+        return all(not child.hot and child.simple for child in self.children)
+
 
 @dataclass(frozen=True)
 class Bar:
     """One rectangle: tokens [start, end) over rows [top, top + height).
 
-    slab: the letter of a HOT node, empty for COLD and for many HOT leaves in one bar. nodes: how
-    many it stands for, of `shortest` to `longest` tokens. leaf: nothing is drawn to its right.
+    slab: the letter of a HOT node, empty for COLD and for many HOT leaves in one bar. branches: how
+    many it stands for, of `shortest` to `longest` tokens, with `nodes` nodes in all. leaf: nothing
+    is drawn to its right.
     """
 
     start: int
@@ -49,6 +67,7 @@ class Bar:
     hot: bool
     slab: str
     leaf: bool
+    branches: int
     nodes: int
     shortest: int
     longest: int
@@ -113,9 +132,9 @@ def letter(index: int) -> str:
 
 
 def place(tops: Sequence[Node]) -> Layout:
-    """Assign rows: a leaf takes one, a parent spans its children's, many like leaves share one."""
+    """Assign rows: a leaf takes one, a parent spans its children's, like branches share one."""
     nodes = _walk(tops)
-    shared = {leaf.id for node in nodes for group in _gathered(node) for leaf in group}
+    shared = {branch.id for node in nodes for group in _gathered(node) for branch in group}
     slabs = sorted((node for node in nodes if node.hot), key=_order)
     named = [node.id for node in slabs if node.id not in shared]
     letters = {node_id: letter(index) for index, node_id in enumerate(named)}
@@ -140,33 +159,41 @@ def _walk(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _gathered(node: Node) -> list[list[Node]]:
-    """The node's leaves that share a bar: those of a pool with more leaves than are listed."""
+    """The node's branches that share a bar: simple ones, where a pool has more than are listed."""
     groups = []
     for hot, listed in ((True, LISTED_HOT), (False, LISTED_COLD)):
-        leaves = [child for child in node.children if child.hot is hot and not child.children]
-        if len(leaves) > listed:
-            groups.append(leaves)
+        branches = [child for child in node.children if child.hot is hot and child.simple]
+        if len(branches) > listed:
+            groups.append(branches)
     return groups
 
 
 def _place(node: Node, row: int, letters: Mapping[int, str], bars: list[Bar]) -> int:
     """Place a node at `row` with everything below it; returns the rows taken."""
     groups = _gathered(node)
-    shared = {leaf.id for group in groups for leaf in group}
+    shared = {branch.id for group in groups for branch in group}
     height = 0
     for child in node.children:
         if child.id not in shared:
             height += _place(child, row + height, letters, bars)
     for group in groups:
-        bars.append(_bar(group, row + height, 1, ""))
+        bars.append(_shared_bar(group, row + height))
         height += 1
     height = max(height, 1)
-    bars.append(_bar([node], row, height, letters.get(node.id, "")))
+    bars.append(_own_bar(node, row, height, letters.get(node.id, "")))
     return height
 
 
-def _bar(nodes: Sequence[Node], top: int, height: int, slab: str) -> Bar:
-    lengths = [node.length for node in nodes]
-    start, hot, leaf = nodes[0].p0, nodes[0].hot, not nodes[0].children
-    shortest, longest = min(lengths), max(lengths)
-    return Bar(start, start + longest, top, height, hot, slab, leaf, len(nodes), shortest, longest)
+def _own_bar(node: Node, top: int, height: int, slab: str) -> Bar:
+    length, leaf = node.length, not node.children
+    return Bar(node.p0, node.end, top, height, node.hot, slab, leaf, 1, 1, length, length)
+
+
+def _shared_bar(branches: Sequence[Node], top: int) -> Bar:
+    reaches = [branch.reach for branch in branches]
+    nodes = sum(branch.size for branch in branches)
+    start, hot = branches[0].p0, branches[0].hot
+    shortest, longest = min(reaches), max(reaches)
+    return Bar(
+        start, start + longest, top, 1, hot, "", True, len(branches), nodes, shortest, longest
+    )

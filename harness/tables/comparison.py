@@ -77,7 +77,8 @@ class Comparison:
         return tuple(notes)
 
     def _source_note(self, source: CellSource) -> str:
-        concurrency = {b for row in self.rows if (b := source.concurrency(row.point)) is not None}
+        places = [place for row in self.rows if (place := source.place(row.point)) is not None]
+        concurrency = {place.b for place in places if place.b is not None}
         at = " at B = " + ", ".join(f"{b:,}" for b in sorted(concurrency)) if concurrency else ""
         if source.functional:
             return (
@@ -116,8 +117,8 @@ def with_measured_lengths(row: Row, sources: Sequence[Source]) -> str:
     label = row.labels["l_p"]
     for source in sources:
         if isinstance(source, CellSource) and source.functional:
-            lengths = source.lengths(row.point)
-            if lengths:
-                served = "/".join(f"{length:,}" for length in sorted(set(lengths)))
+            place = source.place(row.point)
+            if place is not None:
+                served = "/".join(f"{length:,}" for length in sorted(set(place.prefix_lengths)))
                 return f"{label} (CPU: {served} tokens)"
     return label

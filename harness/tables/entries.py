@@ -67,7 +67,7 @@ _MOST_DECIMALS = {
     Kind.THROUGHPUT: 0,
     Kind.RATIO: 2,
     Kind.MILLISECONDS: 1,
-    Kind.SECONDS: 2,
+    Kind.SECONDS: 3,
 }
 # One run states no spread; runs of one cell differ by up to ten percent: three digits are generous.
 _DIGITS_OF_ONE_RUN = 3

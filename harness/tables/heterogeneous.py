@@ -10,7 +10,7 @@ from harness.tables.metrics import BASELINES
 from harness.tables.sources import Point
 
 B = 256
-COMMAND = "make reproduce, or python -m harness -m experiment=table21 with hardware"
+COMMAND = "make reproduce"
 PREFIXES = {4: "2K/4K/8K/16K", 8: "ladder 1K–16K"}
 """The L_p of the classes, as the paper gives them, by k."""
 

@@ -139,27 +139,20 @@ class CellSource:
 
     def shown(self, point: Point) -> list[CellLike]:
         """The cells behind a point's numbers, valid or not: one setting, one variant."""
-        fitting = [(at, cell) for at, cell in self.cells if point.matches(at)]
-        chosen = self._setting(point)
-        return _largest([(at, c) for at, c in fitting if setting(c) == chosen], variant)
+        in_setting = [(standing(cell), cell) for cell in self._place(point)]
+        return _largest([(at, c) for at, c in in_setting if point.matches(at)], variant)
 
-    def lengths(self, point: Point) -> tuple[int, ...]:
-        """Measured prefix lengths of the cells at a point, in tokens; empty without a cell."""
-        cells = self.shown(point)
-        return standing(cells[0]).prefix_lengths if cells else ()
+    def place(self, point: Point) -> Standing | None:
+        """Lengths and B of a point's cells, whatever their system; None without any."""
+        cells = self._place(point)
+        return standing(cells[0]) if cells else None
 
-    def concurrency(self, point: Point) -> int | None:
-        """B of the cells at a point; None without a cell."""
-        cells = self.shown(point)
-        return standing(cells[0]).b if cells else None
-
-    def _setting(self, point: Point) -> str | None:
-        """The setting of a row, chosen over all systems so that they stay comparable."""
+    def _place(self, point: Point) -> list[CellLike]:
+        """The cells of a point in its one setting, chosen over all systems to be comparable."""
         any_system = [
             (at, c) for at, c in self.cells if replace(point, system=at.system).matches(at)
         ]
-        cells = _largest(any_system, setting)
-        return setting(cells[0]) if cells else None
+        return _largest(any_system, setting)
 
     def _runs(self, point: Point, metric: str) -> list[tuple[float, str]]:
         cells = self.shown(point)

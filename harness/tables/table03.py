@@ -36,7 +36,7 @@ TABLE = Comparison(
     labels=(Column("config", "Model / TP"), Column("l_p", "L_p"), Column("system", "System")),
     metrics=(OUTPUT, _of_granikv(TO_DEFAULT), _of_granikv(TO_CASCADE)),
     rows=_rows(),
-    command="make reproduce, or python -m harness -m experiment=table03 with hardware and model",
+    command="make reproduce (another model: ARGS=model=qwen25_14b)",
     notes=("Paper: means of three runs. SGL is SGLang default, SGL-C is SGLang-Cascade.",),
 )
 

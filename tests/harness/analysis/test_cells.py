@@ -95,4 +95,4 @@ def test_real_configurations_are_read(experiment: str) -> None:
     assert at.model == ("tiny/TP=1" if at.functional else paper.LLAMA_8B)
     assert at.kind == ("sharegpt" if "03" in experiment else "multi_prefix")
     assert at.paper_lengths in ((16384,), (2048, 4096, 8192, 16384))
-    assert at.b == (16 if at.functional else 256)
+    assert at.b == plain["load"]["permits"]

@@ -27,11 +27,11 @@ def test_a_nested_tree_by_hand() -> None:
     layout = radix.place(radix.parse(tree))
     assert layout.rows == 3
     assert set(layout.bars) == {
-        Bar(0, 96, 0, 2, True, "A", False, 1, 96, 96),
-        Bar(96, 256, 0, 1, True, "B", False, 1, 160, 160),
-        Bar(256, 276, 0, 1, False, "", True, 1, 20, 20),
-        Bar(96, 136, 1, 1, False, "", True, 1, 40, 40),
-        Bar(0, 30, 2, 1, False, "", True, 1, 30, 30),
+        Bar(0, 96, 0, 2, True, "A", False, 1, 1, 96, 96),
+        Bar(96, 256, 0, 1, True, "B", False, 1, 1, 160, 160),
+        Bar(256, 276, 0, 1, False, "", True, 1, 1, 20, 20),
+        Bar(96, 136, 1, 1, False, "", True, 1, 1, 40, 40),
+        Bar(0, 30, 2, 1, False, "", True, 1, 1, 30, 30),
     }
     assert layout.slabs == (Slab("A", 1024, 96, 0, 3), Slab("B", 1280, 160, 96, 2))
 
@@ -41,7 +41,20 @@ def test_many_cold_leaves_share_a_bar() -> None:
     tree += [tree_node(2 + i, 1, 10, 5 + i, None) for i in range(radix.LISTED_COLD + 1)]
     bars = radix.place(radix.parse(tree)).bars
     (shared,) = [bar for bar in bars if not bar.hot]
-    assert shared == Bar(10, 17, 0, 1, False, "", True, 3, 5, 7)
+    assert shared == Bar(10, 17, 0, 1, False, "", True, 3, 3, 5, 7)
+
+
+def test_cold_branches_share_a_bar_with_all_their_nodes() -> None:
+    """A suffix is often two nodes, prompt and output; a branch with a slab in it stands alone."""
+    tree = [tree_node(1, None, 0, 10, 100)]
+    for suffix in range(3):
+        tree.append(tree_node(10 + suffix, 1, 10, 5 + suffix, None))
+        tree.append(tree_node(20 + suffix, 10 + suffix, 15 + suffix, 16, None))
+    tree += [tree_node(30, 1, 10, 8, None), tree_node(31, 30, 18, 40, 300)]
+    layout = radix.place(radix.parse(tree))
+    (shared,) = [bar for bar in layout.bars if bar.branches > 1]
+    assert shared == Bar(10, 33, 1, 1, False, "", True, 3, 6, 21, 23)
+    assert Bar(10, 18, 0, 1, False, "", False, 1, 1, 8, 8) in layout.bars
 
 
 def test_many_hot_leaves_share_a_bar_and_have_no_letters() -> None:

@@ -46,8 +46,9 @@ def test_what_is_not_measured(
         (2.1638, Kind.RATIO, "2.16×"),
         (21.84, Kind.MILLISECONDS, "21.8"),
         (218.4, Kind.MILLISECONDS, "218"),
-        (0.012345, Kind.SECONDS, "0.01"),
-        (0.0, Kind.SECONDS, "0.00"),
+        (0.012345, Kind.SECONDS, "0.012"),
+        (9.2468, Kind.SECONDS, "9.25"),
+        (0.0, Kind.SECONDS, "0.000"),
     ],
 )
 def test_one_run_has_three_digits_at_most(value: float, kind: Kind, text: str) -> None:

@@ -110,7 +110,9 @@ def test_a_cpu_cell_stands_in_the_first_models_rows_only() -> None:
     source = here(cpu_cell("granikv", 7.0, lengths=(512,)))
     assert source.functional
     assert value(source.entry(ROW, OUTPUT)) == 7.0
-    assert source.lengths(ROW) == (512,)
+    place = source.place(Point(paper.LLAMA_8B, "sglang_default", "sharegpt", 256, 16384))
+    assert place is not None
+    assert (place.prefix_lengths, place.b) == ((512,), 8)
     qwen = Point(paper.QWEN_14B, "granikv", "sharegpt", 256, 16384)
     entry = source.entry(qwen, OUTPUT)
     assert isinstance(entry, Missing)
