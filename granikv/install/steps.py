@@ -10,6 +10,7 @@ from granikv.install.workspace import Workspace, pip_environment
 TORCH = "torch"
 _LOCKED = ("--no-deps", "--no-build-isolation")
 _CPU_ENVIRONMENT = {"SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": "1"}
+_COMPILE = "import compileall, sys; compileall.compile_dir(sys.argv[1], quiet=2, workers=0)"
 _VERIFY = (
     "import sglang.srt.entrypoints.engine, sglang.srt.entrypoints.http_server, torch, sglang\n"
     "print('VERIFIED', sglang.__version__, torch.__version__, torch.cuda.is_available())\n"
@@ -34,6 +35,9 @@ def make_venv(work: Workspace) -> str:
 def install_lock(work: Workspace, name: str, label: str) -> str:
     """All pins of one lock file; closed under dependencies, so pip need not resolve."""
     work.pip(label, *_LOCKED, "-r", str(work.lock(name).path))
+    # Where PYTHONDONTWRITEBYTECODE is set nothing else compiles, and each of a server's processes
+    # would compile SGLang anew at its start. Files that are no valid Python are passed over.
+    work.run(f"{label}, byte-compiling", ["-c", _COMPILE, str(work.site)], {})
     return ""
 
 
@@ -95,7 +99,7 @@ def verify_engine(work: Workspace, engine: str) -> str:
     output = work.run("SGLang import", ["-W", "ignore", "-c", _VERIFY], environment)
     match = re.search(r"^VERIFIED (\S+) (\S+) (True|False)$", output, re.MULTILINE)
     if match is None:
-        raise SetupError(f"SGLang's import check printed no version: see {work.state}/verify.log")
+        raise SetupError(f"SGLang's import check printed no version: see {work.state}/python.log")
     if engine == "gpu" and match[3] == "False":
         raise SetupError(
             "torch sees no GPU though the driver does: check CUDA_VISIBLE_DEVICES and the driver"

@@ -24,12 +24,17 @@ class Workspace:
         self.stamps = Stamps(self.state)
 
     @property
-    def pth(self) -> Path:
-        """The file that puts the CPU stand-ins on every interpreter's path, subprocesses too."""
+    def site(self) -> Path:
+        """The directory that packages are installed into."""
         site = next((self.venv / "lib").glob("python3.*/site-packages"), None)
         if site is None:
             raise SetupError(f"{self.venv} has no site-packages: remove it and run again")
-        return site / "granikv_stand_ins.pth"
+        return site
+
+    @property
+    def pth(self) -> Path:
+        """The file that puts the CPU stand-ins on every interpreter's path, subprocesses too."""
+        return self.site / "granikv_stand_ins.pth"
 
     def lock(self, name: str) -> Lock:
         """Read one of the checkout's lock files."""
@@ -38,14 +43,14 @@ class Workspace:
     def pip(self, label: str, *arguments: str) -> str:
         """Run ``pip install`` in ``.venv``; returns its output."""
         command = [str(self.python), "-m", "pip", "install", "--progress-bar", "off"]
-        # Python compiles what it imports; compiling everything at once takes longer than the rest.
+        # Compiled afterwards, on all cores.
         command += ["--no-compile", "--no-warn-script-location", *arguments]
         return run_logged(command, self.state / "pip.log", label, pip_environment())
 
     def run(self, label: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
         """Run ``.venv``'s Python; returns its output."""
         command = [str(self.python), *arguments]
-        return run_logged(command, self.state / "verify.log", label, os.environ | environment)
+        return run_logged(command, self.state / "python.log", label, os.environ | environment)
 
     def make_venv(self) -> None:
         """Create ``.venv`` with the interpreter that runs this program."""

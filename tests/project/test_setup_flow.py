@@ -19,10 +19,10 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCheckout:
 
 
 def whats(calls: list[str]) -> list[str]:
-    """Each pip call's subject: a lock's name, a pin, the project, or the import check."""
+    """Each command's subject: a lock's name, a pin, the project or the import check."""
     subjects = []
     for call in calls:
-        if "index versions" in call:
+        if "index versions" in call or "compile_dir" in call:
             continue
         match = re.search(r"locks/(\S+)\.txt$|(torch==\S+)$|-e (/\S+)$", call)
         subjects.append(next(filter(None, match.groups())) if match else "import")
@@ -38,6 +38,22 @@ def test_a_first_run_installs_torch_before_what_needs_it(checkout: FakeCheckout)
     assert "SGLang 0.5.17, torch 2.13.0+cpu, on the CPU" in line
     pth = Workspace(checkout.root).pth.read_text().strip()
     assert pth == str(checkout.root / "granikv" / "install" / "stand_ins")
+
+
+def test_what_was_installed_is_compiled_before_the_import_check(checkout: FakeCheckout) -> None:
+    cli.set_up(checkout.root, "cpu", dev=True)
+    calls = checkout.take_calls()
+    engine = next(i for i, call in enumerate(calls) if call.endswith("engine-cpu.txt"))
+    assert "compile_dir" in calls[engine + 1]
+    assert calls[engine + 1].endswith("site-packages")
+
+
+def test_alternating_targets_repeat_nothing(checkout: FakeCheckout) -> None:
+    cli.set_up(checkout.root, "cpu", dev=True)
+    checkout.take_calls()
+    cli.set_up(checkout.root, "none", dev=False)
+    cli.set_up(checkout.root, "cpu", dev=True)
+    assert checkout.take_calls() == []
 
 
 def test_a_second_run_starts_no_command(checkout: FakeCheckout) -> None:
@@ -108,7 +124,7 @@ def test_figures_need_neither_engine_nor_linters(checkout: FakeCheckout) -> None
     assert whats(checkout.take_calls()) == ["build", "base", str(checkout.root)]
     assert "without the engine" in line
     cli.set_up(checkout.root, "cpu", dev=True)
-    assert whats(checkout.take_calls()) == ["dev", "torch==2.13.0", "engine-cpu", "import"]
+    assert whats(checkout.take_calls()) == [*FULL[2:], "import"]
 
 
 def test_sizes_are_said_before_the_first_download(
