@@ -16,7 +16,8 @@ PLAIN = Machine("Linux", "x86_64", "3.11.7", (2, 36), None, 100_000)
 # part of its arguments fails. A file `versions` is what `pip index versions` answers.
 _SCRIPT = """#!/bin/sh
 here={root}
-echo "$*" >> "$here/calls"
+echo "$*" | tr '\\n' ' ' >> "$here/calls"
+echo >> "$here/calls"
 case "$*" in
   *"index versions"*) cat "$here/versions"; exit 0;;
 esac
@@ -57,7 +58,7 @@ class FakeCheckout:
             return []
         lines = path.read_text().splitlines()
         path.unlink()
-        return [line for line in lines if line.startswith("-")]
+        return [line.rstrip() for line in lines]
 
     def make_venv(self, work: Workspace) -> None:
         """Stands in for ``Workspace.make_venv``."""

@@ -22,7 +22,7 @@ def whats(calls: list[str]) -> list[str]:
     """Each command's subject: a lock's name, a pin, the project or the import check."""
     subjects = []
     for call in calls:
-        if "index versions" in call or "compile_dir" in call:
+        if "index versions" in call or "compileall" in call:
             continue
         match = re.search(r"locks/(\S+)\.txt$|(torch==\S+)$|-e (/\S+)$", call)
         subjects.append(next(filter(None, match.groups())) if match else "import")
@@ -44,7 +44,7 @@ def test_what_was_installed_is_compiled_before_the_import_check(checkout: FakeCh
     cli.set_up(checkout.root, "cpu", dev=True)
     calls = checkout.take_calls()
     engine = next(i for i, call in enumerate(calls) if call.endswith("engine-cpu.txt"))
-    assert "compile_dir" in calls[engine + 1]
+    assert "compileall" in calls[engine + 1]
     assert calls[engine + 1].endswith("site-packages")
 
 
