@@ -11,7 +11,7 @@ lower half ``base + split_len``: the bytes stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterator, Sized
 from typing import Any, NamedTuple, Protocol
 
 from granikv.admission import AdmissionPolicy, Candidate
@@ -26,14 +26,14 @@ class PrefixNode(Protocol):
 
     id: int
     parent: Any
-    key: Sized
     lock_ref: int
     hot_base: int | None
     refusals: int
     pins: int
 
     @property
-    def children(self) -> Mapping[Any, Any]: ...
+    def key(self) -> Sized:
+        """The node's tokens; only their number is looked at."""
 
 
 class Placed(NamedTuple):

@@ -19,7 +19,9 @@ import psutil
 
 from tests.engine.conftest import CPU_ENVIRONMENT, REPOSITORY
 
-START_LIMIT_S = 240
+__all__ = ["REPOSITORY", "free_port", "granikv_serve", "run", "serving"]
+
+START_LIMIT_S = 120
 ARGUMENTS = [
     *("--device", "cpu"),
     *("--attention-backend", "torch_native"),
@@ -56,10 +58,9 @@ class Server:
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
-                return answer.status, json.load(answer)
+                return answer.status, _content(answer.read())
         except urllib.error.HTTPError as error:
-            text = error.read().decode()
-            return error.code, json.loads(text) if text.startswith(("{", "[")) else text
+            return error.code, _content(error.read())
 
     def generate(self, prompt: list[int], new: int) -> list[int]:
         sampling = {"temperature": 0, "max_new_tokens": new, "ignore_eos": True}
@@ -71,6 +72,12 @@ class Server:
     def storage(self) -> dict[str, Any]:
         _, info = self.ask("GET", "/server_info")
         return dict(info["internal_states"][0]["granikv"][0])
+
+
+def _content(body: bytes) -> Any:
+    """JSON where it is JSON; `/health` answers with nothing."""
+    text = body.decode()
+    return json.loads(text) if text.startswith(("{", "[")) else text
 
 
 def run(command: Sequence[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
@@ -104,7 +111,7 @@ def wait_until_healthy(server: Server, log: Path) -> None:
         try:
             if server.ask("GET", "/health")[0] == 200:
                 return
-        except (urllib.error.URLError, OSError, ValueError):
+        except (urllib.error.URLError, OSError):
             pass
         time.sleep(0.5)
     raise AssertionError(log.read_text()[-4000:])

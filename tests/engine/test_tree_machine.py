@@ -305,7 +305,7 @@ class TreeMachine(RuleBasedStateMachine):
         req.req_pool_idx = req.kv = None
 
     def _room(self, tokens: int) -> bool:
-        """As the engine's admission: what is free and evictable counts, the shortfall is evicted."""
+        """As the engine admits: free and evictable slots count, the shortfall is evicted."""
         allocator = self.tree.token_to_kv_pool_allocator
         if allocator.available_size() + self.tree.evictable_size() < tokens:
             return False

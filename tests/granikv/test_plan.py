@@ -151,7 +151,8 @@ def test_an_incremental_plan_equals_one_from_nothing(seed: int) -> None:
     """Rows come and go, slabs appear, nodes are added: the planner forgets what it must."""
     source = random.Random(seed)
     tree = Tree()
-    nodes, rows, base = [tree.root], [], 1
+    nodes, base = [tree.root], 1
+    rows: list[Node] = []
     planner = Planner(tree.index)
     for _ in range(60):
         move = source.randrange(4)
