@@ -2,13 +2,13 @@
 
 from granikv.install.locks import Size
 
-# Download: the wheels' sizes as the index states them. Disk: the installed files, with what
-# Python compiles of them in use.
+# Download: the wheels' sizes as the index states them. Disk: the installed files with their
+# byte code, in the blocks of a common file system.
 SIZES = {
     "build": Size(download_mb=4, disk_mb=25),
-    "base": Size(download_mb=164, disk_mb=600),
-    "dev": Size(download_mb=48, disk_mb=140),
-    "engine-cpu": Size(download_mb=493, disk_mb=1900),
+    "base": Size(download_mb=164, disk_mb=680),
+    "dev": Size(download_mb=48, disk_mb=150),
+    "engine-cpu": Size(download_mb=493, disk_mb=2000),
     # Resolved but not installed where the locks were made: disk is taken as twice the download.
     "engine-gpu": Size(download_mb=3930, disk_mb=7860),
 }

@@ -134,7 +134,7 @@ def test_sizes_are_said_before_the_first_download(
     with pytest.raises(SetupError):
         cli.set_up(checkout.root, "cpu", dev=True)
     printed = capsys.readouterr().out
-    assert re.search(r"SGLang and torch for the CPU: download 493 MB, 1\.9 GB on disk", printed)
+    assert re.search(r"SGLang and torch for the CPU: download 493 MB, 2\.0 GB on disk", printed)
     assert re.search(r"together: download about \d+ MB .* free: 100\.0 GB", printed)
 
 
