@@ -27,6 +27,7 @@ def snapshot(runtime: Runtime, prefill_backend: str) -> dict[str, Any]:
     if runtime.tree is not None:
         state["counters"].update(runtime.tree.counters.as_dict())
         state["pools"] = pool_state(runtime.tree)
+        state["live_requests"] = len(runtime.tree.live)
         state["pins"] = runtime.tree.pins.as_dicts()
         state["tree"], state["tree_nodes"] = tree_layout(runtime.tree)
     return state

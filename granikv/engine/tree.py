@@ -87,7 +87,9 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
     # -- what the engine calls -----------------------------------------------------------------
 
     def match_prefix(self, params: MatchPrefixParams) -> Any:
-        self.pools()
+        hot, cold = self.pools()
+        if params.req is not None and 0 < hot.donated_size <= cold.free_size:
+            self._take_back(hot, cold)
         result = super().match_prefix(params)
         self._use(result.last_device_node, params.req)
         return result
@@ -205,28 +207,46 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         hot, cold = self.pools()
         base = hot.alloc(run.length, run.prefer)
         if base is None and hot.donated_size:
-            base = self._take_back(hot, cold, run)
+            self._take_back(hot, cold)
+            base = hot.alloc(run.length, run.prefer)
+        if base is None and hot.donated_size and self._could_fit(hot, run.length):
+            self._clear_loans(hot)
+            self._take_back(hot, cold)
+            base = hot.alloc(run.length, run.prefer)
         if base is None and self._could_fit(hot, run.length):
             base = self._evict_slabs_for(hot, run)
         return base
 
-    def _take_back(self, hot: HotPool, cold: ColdPool, run: Run) -> int | None:
+    def _clear_loans(self, hot: HotPool) -> None:
+        """Evict cached nodes that nobody came back for from the slots that HOT has lent.
+
+        Reads the device once a node; only a slab that found no room asks for it.
+        """
+        loans = hot.donated_ranges()
+        stack = list(self.root_node.children.values())
+        while stack:
+            node = stack.pop()
+            stale = node.hot_base is None and node.lock_ref == 0 and not node.hits
+            if stale and any(_meets(node.value, loan) for loan in loans):
+                self._drop_subtree(node)
+            else:
+                stack.extend(node.children.values())
+
+    def _take_back(self, hot: HotPool, cold: ColdPool) -> None:
+        """End the loans whose slots are all free: before a slab, and before new slots are used."""
         returned = cold.return_whole(hot)
-        if not returned:
-            return None
-        self.counters.take_backs += 1
+        self.counters.take_backs += returned > 0
         self.counters.returned_tokens += returned
-        return hot.alloc(run.length, run.prefer)
 
     def _could_fit(self, hot: HotPool, length: int) -> bool:
-        """Whether evicting every unlocked slab would leave a range this long."""
+        """Whether a range this long is left without the unlocked slabs and the loans."""
         unlocked = [
             Range(n.hot_base, len(n.key))
             for n in self.index
             if n.lock_ref == 0 and n.hot_base is not None
         ]
         longest, start, end = 0, 0, -1
-        for slots in sorted([*hot.free_ranges(), *unlocked]):
+        for slots in sorted([*hot.free_ranges(), *hot.donated_ranges(), *unlocked]):
             start = start if slots.base == end else slots.base
             end = slots.end
             longest = max(longest, end - start)
@@ -328,3 +348,8 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
                 node.last_reader = req.rid
                 node.hits += 1
             node = node.parent
+
+
+def _meets(slots: torch.Tensor, lent: Range) -> bool:
+    """Whether any of the slots lies in the range."""
+    return bool(((slots >= lent.base) & (slots < lent.end)).any())

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.engine import mutants
-from tests.engine.scenarios import SCENARIOS, Asker
+from tests.engine.scenarios import LONG_SCENARIOS, SCENARIOS, Asker
 
 mutants.apply(os.environ.get("GRANIKV_TEST_MUTANT", ""))
 
@@ -47,7 +47,7 @@ def main(job_path: str, out_path: str) -> None:
     results: dict[str, Any] = {}
     try:
         for name in job["scenarios"]:
-            answers = SCENARIOS[name](ask)
+            answers = {**SCENARIOS, **LONG_SCENARIOS}[name](ask)
             # The engine checks its own books when it falls idle.
             ask.run(asyncio.sleep(0.3))
             results[name] = {"answers": answers, "state": storage_state(engine)}

@@ -136,7 +136,15 @@ def aborts(ask: Asker) -> Answers:
         return list(answers)
 
     answers = ask.run(run())
-    return answers + ask.run(ask.together([prefix + [90 + i] * 4 for i in range(4)], 16))
+    # Cancelled after 15 to 19 ms, whatever they are at then, and asked again.
+    again = [prefix + [120 + i] * 4 for i in range(5)]
+    early = [ask.aborted(p, f"early{i}", 40, None, 0.015 + 0.001 * i) for i, p in enumerate(again)]
+
+    async def cancel_early() -> None:
+        await asyncio.gather(*early)
+
+    ask.run(cancel_early())
+    return answers + ask.run(ask.together([prefix + [90 + i] * 4 for i in range(4)] + again, 16))
 
 
 def aborts_in_prefill(ask: Asker) -> Answers:
@@ -181,6 +189,25 @@ def oversized(ask: Asker) -> Answers:
 
     return ask.run(run())
 
+
+def soak(ask: Asker) -> Answers:
+    """256 requests in flight, a thousand in all, behind a handful of prefixes; then all is quiet."""
+    heads = [tokens(f"soak{i}", 60) for i in range(5)]
+    gate = asyncio.Semaphore(256)
+
+    async def one(number: int) -> Tokens:
+        prompt = heads[number % 5][: 20 + number % 40] + tokens(f"k{number}", 1 + number % 7)
+        async with gate:
+            return await ask.one(prompt, 1 + number % 5)
+
+    async def all_of_them() -> Answers:
+        return list(await asyncio.gather(*[one(i) for i in range(1000)]))
+
+    return ask.run(all_of_them())
+
+
+LONG_SCENARIOS = {"soak": soak}
+"""Asked only by name."""
 
 SCENARIOS: dict[str, Callable[[Asker], Answers]] = {
     scenario.__name__: scenario

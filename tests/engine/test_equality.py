@@ -118,6 +118,25 @@ def test_what_never_fits_is_refused_and_the_rest_served(drive: Driver) -> None:
     assert counters["relocations"] == 0
 
 
+def test_a_soak_leaves_nothing_behind(drive: Driver) -> None:
+    """Failure kind 17: a thousand requests, 256 in flight; no slot, row or request is kept."""
+    granikv = {"min_tokens": 16, "admission": "on_share", "hot_fraction": 0.3}
+    engine = {**BIG, "max_running_requests": 256}
+    run = drive("soak", granikv, engine, scenarios=["soak"])
+    assert run.returncode == 0, run.log
+    assert [len(a) for a in run.answers("soak")] == [1 + i % 5 for i in range(1000)]
+    state = run.results["soak"]["state"]
+    assert state["live_requests"] == 0
+    assert all(node["readers"] == 0 for node in state["tree"])
+    cached = dict.fromkeys(("HOT", "COLD"), 0)
+    for node in state["tree"]:
+        cached[node["pool"]] += node["length"]
+    assert state["tree_nodes"] == len(state["tree"])
+    assert cached["HOT"] == state["pools"]["hot_live"]
+    assert cached["COLD"] == state["pools"]["cold_live"]
+    assert run.counters()["relocations"] > 0
+
+
 @pytest.mark.parametrize(
     ("mutant", "backend"),
     [("row_not_repointed", "paged"), ("slab_off_by_one", "dense"), ("base_two_lse", "cascade")],

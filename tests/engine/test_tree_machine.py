@@ -9,14 +9,22 @@ holds its token's own number, so that a row that points anywhere else is seen.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 pytest.importorskip("sglang", reason="the engine is not installed: run `make setup`")
 
@@ -126,6 +134,13 @@ class TreeMachine(RuleBasedStateMachine):
         self.page = page_size
         self.tree = make_tree(page_size, GraniKVConfig(checks=True, **choices))
         self.planner: Planner | None = None
+
+    met: ClassVar[Counter[str]] = Counter()
+
+    def teardown(self) -> None:
+        """Add up what the storage layer was made to do."""
+        if hasattr(self, "tree"):
+            self.met.update(self.tree.counters.as_dict())
 
     # -- the scheduler's moves -----------------------------------------------------------------
 
@@ -323,13 +338,32 @@ class TreeMachine(RuleBasedStateMachine):
         return kv_cache
 
 
-TreeMachine.TestCase.settings = settings(
-    max_examples=60,
-    stateful_step_count=50,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-TestTreeMachine = TreeMachine.TestCase
+def test_thousands_of_moves_lose_no_slot_and_meet_every_event() -> None:
+    """The machine, and proof that it went where the storage layer can fail."""
+    TreeMachine.met.clear()
+    run_state_machine_as_test(
+        TreeMachine,
+        settings=settings(
+            max_examples=150,
+            stateful_step_count=50,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        ),
+    )
+    assert TreeMachine.met["audits"] > 3000
+    for event in (
+        "relocations",
+        "rows_rewritten",
+        "slabs_extended",
+        "admissions_refused",
+        "slab_evictions",
+        "cold_evictions",
+        "donations",
+        "take_backs",
+        "resets",
+    ):
+        assert TreeMachine.met[event] > 0, event
 
 
 def test_a_path_is_found_from_any_node() -> None:

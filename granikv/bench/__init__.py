@@ -1,0 +1,1 @@
+"""Microbenchmarks: programs that print JSON, run by the harness as subprocesses."""

@@ -1,0 +1,123 @@
+"""What planning adds to a decode step on the host: `python -m granikv.bench.plan_cost`.
+
+Rows hang below HOT prefixes as in a real tree. Three cases: nothing changed since the last step, one
+row was replaced (the composition changes every step), and a slab was moved under the planner (every
+layout is forgotten). Host time only; no device is touched. JSON on standard output, times in µs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from granikv.plan import Planner
+from granikv.prefix_index import PrefixIndex
+
+
+class _Node:
+    """A tree node as the planner reads it."""
+
+    serial = 0
+
+    def __init__(self, parent: _Node | None, tokens: int) -> None:
+        _Node.serial += 1
+        self.id = _Node.serial
+        self.parent = parent
+        self.key = range(tokens)
+        self.lock_ref = 0
+        self.hot_base: int | None = None
+        self.refusals = 0
+        self.pins = 0
+
+
+class Batch:
+    """A decode batch whose rows are spread over prefix classes.
+
+    Args:
+        rows: batch size.
+        classes: distinct prefixes.
+        chunks: HOT nodes that each prefix consists of, as chunked prefill leaves them.
+    """
+
+    def __init__(self, rows: int, classes: int, chunks: int) -> None:
+        self.index = PrefixIndex()
+        self.planner = Planner(self.index)
+        root = _Node(None, 0)
+        self.prefixes = [self._prefix(root, chunks, 1 + c * chunks * 256) for c in range(classes)]
+        self.nodes = [_Node(self.prefixes[i % classes], 50) for i in range(rows)]
+        self.step = 0
+
+    def _prefix(self, parent: _Node, chunks: int, base: int) -> _Node:
+        for chunk in range(chunks):
+            parent = _Node(parent, 128)
+            self.index.place(parent, base + 128 * chunk)
+        return parent
+
+    def unchanged(self) -> None:
+        """The same rows as in the last step."""
+        self.planner.plan(list(self.nodes))
+
+    def one_row_replaced(self) -> None:
+        """One request left and another took its row."""
+        at = self.step % len(self.nodes)
+        self.nodes[at] = _Node(self.prefixes[at % len(self.prefixes)], 50)
+        self.step += 1
+        self.planner.plan(self.nodes)
+
+    def slabs_changed(self) -> None:
+        """A relocation or a split happened somewhere in the tree."""
+        self.index.version += 1
+        self.one_row_replaced()
+
+
+def measure(act: Callable[[], None], steps: int) -> dict[str, float]:
+    """Host time of ``act`` in µs over ``steps`` calls: median, 99th percentile and minimum."""
+    times = []
+    for _ in range(steps):
+        start = time.perf_counter_ns()
+        act()
+        times.append((time.perf_counter_ns() - start) / 1000)
+    times.sort()
+    return {
+        "min_us": round(times[0], 2),
+        "p50_us": round(times[steps // 2], 2),
+        "p99_us": round(times[min(steps - 1, steps * 99 // 100)], 2),
+    }
+
+
+def run(rows: int, steps: int) -> list[dict[str, Any]]:
+    """One record for each shape of the tree and kind of change."""
+    records: list[dict[str, Any]] = []
+    for classes, chunks in ((1, 1), (4, 1), (16, 1), (64, 1), (1, 64)):
+        batch = Batch(rows, classes, chunks)
+        for change in (batch.unchanged, batch.one_row_replaced, batch.slabs_changed):
+            change()
+            shape = {"rows": rows, "classes": classes, "chunks": chunks}
+            records.append({**shape, "case": change.__name__, **measure(change, steps)})
+    return records
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the records."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=256, help="decode batch size")
+    parser.add_argument("--steps", type=int, default=2000, help="steps a case")
+    options = parser.parse_args(argv)
+    if options.rows < 1 or options.steps < 1:
+        print("plan_cost: --rows and --steps must be at least 1", file=sys.stderr)
+        return 2
+    machine = {"machine": platform.machine(), "python": platform.python_version()}
+    json.dump(
+        {"bench": "plan_cost", **machine, "records": run(options.rows, options.steps)}, sys.stdout
+    )
+    print()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,287 @@
+"""The tree on SGLang's own allocator: directed tests of what the state machine meets by chance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams, MatchPrefixParams
+from sglang.srt.mem_cache.radix_cache import RadixKey
+
+from granikv.config import GraniKVConfig
+from tests.engine.test_tree_machine import CAPACITY, Request, TreeMachine, make_tree
+
+
+class Scheduler(TreeMachine):
+    """The state machine's moves, called by name."""
+
+    def __init__(self, page_size: int = 1, **choices: Any) -> None:
+        super().__init__()
+        config = GraniKVConfig(checks=True, **{"min_tokens": 16, "hot_fraction": 0.5, **choices})
+        self.page, self.planner = page_size, None
+        self.tree = make_tree(page_size, config)
+
+    def serve(self, prompt: list[int]) -> Request:
+        """A request that has been prefilled and decodes now; the slabs it caused are made."""
+        before = len(self.decoding)
+        self.arrive(prompt, 0, CAPACITY)
+        assert len(self.decoding) == before + 1, "no room"
+        self.settle()
+        return self.decoding[-1]
+
+    def settle(self) -> None:
+        """One forward that writes nothing: marked prompts are relocated, everything is audited."""
+        self._forward([], decode=True)
+        self.check()
+
+    def check(self) -> None:
+        self.every_slot_is_in_one_place()
+        self.the_engines_own_equation_holds()
+        self.every_row_reads_its_own_tokens()
+        self.the_plan_reads_each_token_once_and_from_its_row()
+
+    def done(self, req: Request, insert: bool = True) -> None:
+        self.decoding.remove(req)
+        self._release(req, insert)
+        self.check()
+
+    def pools(self) -> list[str]:
+        """HOT or COLD for each node, root first."""
+        return ["COLD" if n.hot_base is None else "HOT" for n in self.nodes()]
+
+    def nodes(self) -> list[Any]:
+        assert self.tree.checks is not None
+        return sorted(self.tree.checks._nodes(), key=lambda n: n.id)
+
+
+def prompt(number: int, length: int) -> list[int]:
+    return [number * 1000 + i for i in range(length)]
+
+
+def test_a_shared_head_is_no_shared_prefix() -> None:
+    """Failure kind 10: eight share A, seven do not; A's readers finish while the rest go on."""
+    scheduler = Scheduler(admission="on_share", hot_fraction=0.4)
+    shared = prompt(1, 40)
+    readers = [scheduler.serve([*shared, 90 + i]) for i in range(4)]
+    others = [scheduler.serve(prompt(10 + i, 20)) for i in range(3)]
+    assert scheduler.tree.counters.relocations == 1
+    for reader in readers:
+        scheduler.decode()
+        scheduler.done(reader)
+    plan = scheduler.tree.index
+    assert [len(n.key) for n in plan] == [40]
+    for other in others:
+        assert all(n.hot_base is None for n in _path(other))
+    scheduler.decode()
+    scheduler.check()
+
+
+def test_a_duplicate_insert_frees_the_copy_and_keeps_the_node() -> None:
+    """Failure kind 14: two cold requests of one prompt in a batch; one KV stays, both read it."""
+    scheduler = Scheduler(admission="on_share")
+    twins = []
+    for _ in range(2):
+        scheduler.serial += 1
+        twin = Request(f"twin{scheduler.serial}", prompt(1, 40))
+        key = RadixKey(twin.origin_input_ids)
+        found = scheduler.tree.match_prefix(MatchPrefixParams(key=key, req=twin))
+        twin.last_node = found.last_device_node
+        twins.append(twin)
+    assert scheduler._extend(twins, [64, 64])
+    scheduler.settle()
+    assert scheduler.tree.counters.relocations == 1
+    assert scheduler.tree.counters.rows_rewritten == 2
+    assert len(scheduler.nodes()) == 1
+
+
+def test_a_locked_node_is_not_evictable() -> None:
+    """Failure kinds 12 and 14: what live requests read stays, whatever is asked for."""
+    scheduler = Scheduler()
+    reader = scheduler.serve(prompt(1, 40))
+    base = _path(reader)[0].hot_base
+    scheduler.tree.evict(EvictParams(num_tokens=CAPACITY))
+    scheduler.check()
+    assert _path(reader)[0].hot_base == base
+    available = scheduler.tree.token_to_kv_pool_allocator.available_size()
+    assert available == CAPACITY - 40
+    assert scheduler.tree.evictable_size() == 0
+
+
+def test_hot_leaves_that_bury_cold_are_evicted_to_reach_it() -> None:
+    """A COLD head below whose only children are slabs can still be had, leaf by leaf."""
+    scheduler = Scheduler(hot_fraction=0.5, min_tokens=16)
+    head = prompt(9, 8)
+    for number in (1, 2):
+        scheduler.done(scheduler.serve(head + prompt(number, 40)))
+    cold = [n for n in scheduler.nodes() if n.hot_base is None]
+    if not cold:
+        # Both halves of the first slab stay HOT on a split: bury a COLD head on purpose.
+        scheduler = Scheduler(hot_fraction=0.5, min_tokens=16, admission="on_share")
+        first = scheduler.serve(head + prompt(1, 40))
+        second = scheduler.serve(head + prompt(1, 40) + [5])
+        for req in (first, second):
+            scheduler.done(req)
+    promised = scheduler.tree.evictable_size()
+    scheduler.tree.evict(EvictParams(num_tokens=promised))
+    scheduler.check()
+    assert scheduler.nodes() == []
+    assert scheduler.tree.token_to_kv_pool_allocator.available_size() == CAPACITY
+
+
+def test_cold_below_slabs_goes_before_the_slabs() -> None:
+    """A little pressure takes cached suffixes; the prefix stays for its next readers."""
+    scheduler = Scheduler()
+    prefix = prompt(1, 60)
+    for i in range(4):
+        scheduler.done(scheduler.serve([*prefix, 500 + i, 600 + i, 700 + i]))
+    free = scheduler.tree.token_to_kv_pool_allocator.available_size()
+    scheduler.tree.evict(EvictParams(num_tokens=6))
+    assert scheduler.tree.token_to_kv_pool_allocator.available_size() >= free + 6
+    assert scheduler.tree.counters.slab_evictions == 0
+    assert scheduler.tree.counters.donations == 0
+
+
+def test_hot_too_small_leaves_the_prefix_in_cold_for_life() -> None:
+    """Failure kind 18, and the paper's f_p = 0.05 row (B.12): served from COLD, never promoted."""
+    scheduler = Scheduler(hot_fraction=0.1)
+    for _ in range(3):
+        scheduler.done(scheduler.serve(prompt(1, 60)))
+    assert set(scheduler.pools()) == {"COLD"}
+    assert scheduler.tree.counters.admissions_refused == 1
+    assert scheduler.tree.counters.relocations == 0
+
+
+def test_idle_hot_space_is_lent_and_comes_back_whole() -> None:
+    """Failure kind 18: donated under pressure, wanted back, whole again once the loan ends."""
+    scheduler = Scheduler(hot_fraction=0.5, admission="on_share")
+    big = scheduler.serve(prompt(1, 150))
+    hot, cold = scheduler.tree.pools()
+    assert hot.donated_size == cold.donated_size >= 150 - CAPACITY // 2
+    scheduler.done(big)
+    scheduler.tree.evict(EvictParams(num_tokens=150))
+    scheduler.serve(prompt(2, 120))
+    assert scheduler.tree.counters.take_backs == 1
+    assert hot.donated_size == cold.donated_size == 0
+    scheduler.serve([*prompt(2, 120), 7])
+    assert scheduler.pools()[0] == "HOT"
+
+
+def test_a_slab_evicts_stale_nodes_from_lent_slots() -> None:
+    """Failure kind 18: the loan is held by a cached node that nobody came back for."""
+    scheduler = Scheduler(hot_fraction=0.3, admission="on_share")
+    older, newer = scheduler.serve(prompt(1, 120)), scheduler.serve(prompt(2, 80))
+    hot, _ = scheduler.tree.pools()
+    assert hot.donated_size > 0
+    spare = scheduler.serve([5])
+    for req in (older, newer, spare):
+        scheduler.done(req)
+    scheduler.tree.evict(EvictParams(num_tokens=100))
+    assert hot.donated_size > 0, "newer nodes still hold the loan"
+    scheduler.serve(prompt(3, 70))
+    scheduler.serve([*prompt(3, 70), 7])
+    assert scheduler.tree.counters.relocations == 1
+    assert hot.donated_size == 0
+
+
+def test_an_unlocked_slab_gives_way_to_a_new_one() -> None:
+    """LRU release of slabs whose reference count is zero (§3.2); a locked one stays."""
+    scheduler = Scheduler(hot_fraction=0.4)
+    scheduler.done(scheduler.serve(prompt(1, 40)))
+    kept = scheduler.serve(prompt(2, 40))
+    scheduler.serve(prompt(3, 35))
+    assert scheduler.tree.counters.slab_evictions == 1
+    assert _path(kept)[0].hot_base is not None
+    assert sorted(len(n.key) for n in scheduler.tree.index) == [35, 40]
+
+
+def test_slabs_are_not_evicted_where_that_could_not_help() -> None:
+    """A run longer than HOT asks for nothing of those who are there."""
+    scheduler = Scheduler(hot_fraction=0.3)
+    scheduler.done(scheduler.serve(prompt(1, 40)))
+    scheduler.serve(prompt(2, 100))
+    assert scheduler.tree.counters.slab_evictions == 0
+    assert scheduler.tree.counters.admissions_refused == 1
+
+
+@pytest.mark.parametrize("page_size", [1, 4, 16])
+@pytest.mark.parametrize("off_by", [-1, 0, 1])
+def test_keys_around_a_page(page_size: int, off_by: int) -> None:
+    """Failure kind 13: one token less or more than whole pages, twice, then flushed."""
+    scheduler = Scheduler(page_size=page_size, min_tokens=1)
+    length = 2 * page_size + off_by
+    for _ in range(2):
+        scheduler.done(scheduler.serve(prompt(1, length)))
+    cached = sum(len(n.key) for n in scheduler.nodes())
+    assert cached == length // page_size * page_size
+    scheduler.flush()
+    scheduler.serve(prompt(1, length))
+
+
+def test_a_chunked_prompt_is_one_slab_when_it_is_complete() -> None:
+    """Chunk nodes chain up; no slab is made while the prompt is being prefilled."""
+    scheduler = Scheduler()
+    scheduler.arrive(prompt(1, 60), 0, 16)
+    while scheduler.prefilling:
+        assert scheduler.tree.counters.relocations == 0
+        scheduler.prefill_on(16)
+    scheduler.settle()
+    counters = scheduler.tree.counters
+    assert (counters.relocations, counters.relocated_nodes) == (1, 4)
+    assert [tuple(r) for r in scheduler.tree.pools()[0].live_ranges()] == [(1, 60)]
+
+
+def test_a_longer_prompt_extends_its_parents_slab() -> None:
+    """The next turn of a conversation continues in memory where its prefix ends."""
+    scheduler = Scheduler()
+    scheduler.done(scheduler.serve(prompt(1, 40)))
+    scheduler.serve(prompt(1, 90))
+    assert scheduler.tree.counters.slabs_extended == 1
+    assert [tuple(r) for r in scheduler.tree.pools()[0].live_ranges()] == [(1, 90)]
+
+
+def test_no_hot_pool_at_all() -> None:
+    scheduler = Scheduler(hot_fraction=0.0)
+    for _ in range(2):
+        scheduler.done(scheduler.serve(prompt(1, 60)))
+    assert set(scheduler.pools()) == {"COLD"}
+
+
+def test_a_pin_survives_pressure_and_its_release_ends_that() -> None:
+    scheduler = Scheduler(pin_budget=0.9)
+    pins = scheduler.tree.pins
+    pins.declare(1, Request("pin", prompt(1, 40)).origin_input_ids, None)
+    scheduler.done(scheduler.serve(prompt(1, 40)))
+    scheduler.settle()
+    assert pins.as_dicts() == [{"number": 1, "tokens": 40, "pinned": True, "error": ""}]
+    scheduler.tree.evict(EvictParams(num_tokens=CAPACITY))
+    scheduler.check()
+    assert [len(n.key) for n in scheduler.tree.index] == [40]
+    scheduler.serve(prompt(1, 20) + prompt(2, 20))
+    assert sorted(n.pins for n in scheduler.nodes()) == [0, 1, 1]
+    assert pins.release(1)
+    assert not pins.release(1)
+    scheduler.done(scheduler.decoding[0])
+    scheduler.tree.evict(EvictParams(num_tokens=CAPACITY))
+    assert scheduler.nodes() == []
+
+
+def test_pins_beyond_the_budget_are_refused_and_come_back_after_a_flush() -> None:
+    scheduler = Scheduler(pin_budget=0.5)
+    pins = scheduler.tree.pins
+    for number in (1, 2):
+        tokens = Request(f"pin{number}", prompt(number, 40)).origin_input_ids
+        pins.declare(number, tokens, None)
+    assert "over the pin budget" in pins.as_dicts()[1]["error"]
+    scheduler.done(scheduler.serve(prompt(1, 40)))
+    scheduler.settle()
+    scheduler.flush()
+    assert not pins.as_dicts()[0]["pinned"]
+    scheduler.done(scheduler.serve(prompt(1, 40)))
+    scheduler.settle()
+    assert pins.as_dicts()[0]["pinned"]
+
+
+def _path(req: Request) -> list[Any]:
+    from granikv.prefix_index import path_of
+
+    return list(path_of(req.last_node))
