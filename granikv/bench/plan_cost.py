@@ -1,8 +1,8 @@
 """What planning adds to a decode step on the host: `python -m granikv.bench.plan_cost`.
 
-Rows hang below HOT prefixes as in a real tree. Three cases: nothing changed since the last step, one
-row was replaced (the composition changes every step), and a slab was moved under the planner (every
-layout is forgotten). Host time only; no device is touched. JSON on standard output, times in µs.
+Rows hang below HOT prefixes as in a real tree. Three cases: nothing changed since the last step,
+one row was replaced (the composition changes every step), and a slab was moved under the planner
+(every layout is forgotten). Host time only; no device is touched. JSON on standard output, in µs.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def oversized(ask: Asker) -> Answers:
 
 
 def soak(ask: Asker) -> Answers:
-    """256 requests in flight, a thousand in all, behind a handful of prefixes; then all is quiet."""
+    """A thousand requests behind five prefixes, 256 of them in flight; then all is quiet."""
     heads = [tokens(f"soak{i}", 60) for i in range(5)]
     gate = asyncio.Semaphore(256)
 
