@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -37,39 +39,30 @@ def first_line(error: BaseException) -> str:
 
 def compose_cell(overrides: Sequence[str]) -> dict[str, Any]:
     """The configuration of one cell. Raises HarnessError for an override that fits nothing."""
-    with _directory():
-        try:
-            return plain(compose(NAME, overrides=list(overrides)))
-        except HarnessError:
-            raise
-        except Exception as error:
-            raise HarnessError(f"configuration: {first_line(error)}") from None
+    with _composing():
+        return plain(compose(NAME, overrides=list(overrides)))
 
 
 def sweep(overrides: Sequence[str]) -> list[list[str]]:
     """The overrides of every cell of an experiment: the product of its hydra.sweeper.params.
 
     Overrides given here win over the experiment's, comma lists included. The order is that of
-    Hydra's own sweeper: the first parameter changes slowest.
+    Hydra's own sweeper: the first parameter changes slowest. Raises HarnessError.
     """
-    parser = OverridesParser.create()
-    given = parser.parse_overrides(overrides=list(overrides))
-    fixed = [override for override in given if not override.is_sweep_override()]
-    with _directory():
-        config = compose(
-            NAME,
-            overrides=[override.input_line or "" for override in fixed],
-            return_hydra_config=True,
+    with _composing():
+        parser = OverridesParser.create()
+        given = parser.parse_overrides(overrides=list(overrides))
+        fixed = [override for override in given if not override.is_sweep_override()]
+        start = [override.input_line or "" for override in fixed]
+        config = compose(NAME, overrides=start, return_hydra_config=True)
+        own = config.hydra.sweeper.params or {}
+        named = {override.key_or_group for override in given}
+        swept = parser.parse_overrides(
+            overrides=[f"{key}={value}" for key, value in own.items() if key not in named]
         )
-    own = config.hydra.sweeper.params or {}
-    named = {override.key_or_group for override in given}
-    swept = [
-        parser.parse_override(f"{key}={value}") for key, value in own.items() if key not in named
-    ]
-    swept += [override for override in given if override.is_sweep_override()]
-    choices = [_choices(override) for override in swept]
-    start = [override.input_line or "" for override in fixed]
-    return [start + list(combination) for combination in itertools.product(*choices)]
+        swept += [override for override in given if override.is_sweep_override()]
+        choices = [_choices(override) for override in swept]
+        return [start + list(combination) for combination in itertools.product(*choices)]
 
 
 def _choices(override: Override) -> list[str]:
@@ -79,7 +72,13 @@ def _choices(override: Override) -> list[str]:
     return [f"{key}={value}" for value in override.sweep_string_iterator()]
 
 
-def _directory() -> Any:
+@contextmanager
+def _composing() -> Iterator[None]:
+    """Hydra on conf/; what it raises becomes one line."""
     if not (DIRECTORY / f"{NAME}.yaml").is_file():
         raise HarnessError("conf/ is missing: run from a clone of the repository")
-    return initialize_config_dir(str(DIRECTORY), version_base="1.3")
+    try:
+        with initialize_config_dir(str(DIRECTORY), version_base="1.3"):
+            yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise HarnessError(f"configuration: {first_line(error)}") from None

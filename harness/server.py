@@ -85,7 +85,9 @@ class RunningServer:
 
     def death(self) -> str:
         """Why it is gone, in one line."""
-        return f"{self.spec.title} died: {last_error(self.log)}"
+        code = _exit_code(self.spec.directory)
+        how = f" (signal {-code})" if code is not None and code < 0 else ""
+        return f"{self.spec.title} died{how}: {last_error(self.log)}"
 
 
 @contextmanager
@@ -100,20 +102,28 @@ def acquire(spec: ServerSpec, options: StartOptions) -> Iterator[RunningServer]:
 
 
 def release(root: Path) -> None:
-    """Give up every server of this session and wait until those that nobody else uses are gone."""
+    """Give up every server of this session and wait for those to end that nobody else uses.
+
+    One that is to linger (engine.linger_s) is given up and not waited for.
+    """
     session = leases.open_session()
     ending = []
     for directory in _directories(root):
         leases.drop(directory, session)
         state = _state(directory)
-        if state and not leases.living(directory):
+        if state and not state["linger_s"] and not leases.living(directory):
             ending.append(state["keeper"])
     _await_end(ending)
 
 
+def running(root: Path) -> list[dict[str, Any]]:
+    """What runs from a results directory: the keeper's notes on each server."""
+    return [state for directory in _directories(root) if (state := _state(directory))]
+
+
 def stop_all(root: Path) -> int:
     """End every server of a results directory, whoever uses it; how many there were."""
-    states = [state for directory in _directories(root) if (state := _state(directory))]
+    states = running(root)
     for state in states:
         _signal(state["keeper"])
     _await_end([state["keeper"] for state in states])
@@ -147,6 +157,24 @@ def _state(directory: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, ValueError):
         return None
     return state if leases.is_alive(state["keeper"]) and leases.is_alive(state["server"]) else None
+
+
+def _exit_code(directory: Path) -> int | None:
+    """How the server ended, once its keeper has cleaned up behind it; None when it does not say."""
+    _await_keeper(directory)
+    try:
+        code: int = json.loads((directory / "exit.json").read_text("utf-8"))["code"]
+    except (FileNotFoundError, ValueError):
+        return None
+    return code
+
+
+def _await_keeper(directory: Path) -> None:
+    """Wait for the keeper of a server that has died: it still ends what that server started."""
+    with suppress(FileNotFoundError, ValueError):
+        state = json.loads((directory / "server.json").read_text("utf-8"))
+        if not leases.is_alive(state["server"]):
+            _await_end([state["keeper"]])
 
 
 def _find(spec: ServerSpec) -> RunningServer | None:
@@ -214,6 +242,7 @@ def _start(spec: ServerSpec, options: StartOptions) -> RunningServer:
 def _start_once(spec: ServerSpec, options: StartOptions) -> RunningServer:
     port = _port(options.port)
     with FileLock(_prepared(spec) / "lock"):
+        _await_keeper(spec.directory)
         (spec.directory / "exit.json").unlink(missing_ok=True)
         log = _launch(spec, options, port)
         keeper = _spawn_keeper(spec.directory)
@@ -233,6 +262,7 @@ def _start_once(spec: ServerSpec, options: StartOptions) -> RunningServer:
 def _launch(spec: ServerSpec, options: StartOptions, port: int) -> Path:
     name = time.strftime("server-%Y%m%d-%H%M%S.log")
     launch = {
+        "title": spec.title,
         "command": spec.command(port),
         "environment": spec.environment,
         "port": port,

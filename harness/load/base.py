@@ -24,16 +24,13 @@ class Load(ABC):
                 f"load.{unknown[0]} is unknown to {self.kind}; it takes: {', '.join(self.keys())}"
             )
         self._config = config
+        self.permits = self.integer("permits") if "permits" in self.keys() else None
+        """B: how many requests may be in flight; None for any number."""
 
     @classmethod
     def keys(cls) -> tuple[str, ...]:
         """The options it takes."""
         return ()
-
-    @property
-    def permits(self) -> int | None:
-        """B: how many requests may be in flight; None for any number."""
-        return self.integer("permits") if "permits" in self.keys() else None
 
     @abstractmethod
     def arrivals(self, requests: int) -> Arrivals:

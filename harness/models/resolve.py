@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import BuildError
+from harness.files import identity
 from harness.models import tiny_llama
 
 SHAPES = Path(__file__).parent / "shapes"
@@ -39,10 +41,7 @@ def prepare(config: Mapping[str, Any], root: Path) -> Model:
     if config.get("path"):
         return _real(name, Path(str(config["path"])).expanduser(), parallel)
     if source == "tiny":
-        shape = tiny_llama.TinyLlama(
-            vocab=config["vocab_size"], max_positions=config["context_length"]
-        )
-        path = tiny_llama.write(root / "models" / name, shape)
+        path = _tiny(name, config, root)
         return Model(name, path, parallel, _digest(path / "tiny_llama.json"))
     if source == "shape":
         path = _dummy(name, root)
@@ -55,6 +54,19 @@ def prepare(config: Mapping[str, Any], root: Path) -> Model:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def _tiny(name: str, config: Mapping[str, Any], root: Path) -> Path:
+    """The tiny model; another shape than the default one gets a directory of its own."""
+    fields = {"vocab": config["vocab_size"], "max_positions": config["context_length"]}
+    try:
+        shape = tiny_llama.TinyLlama(**fields, **(config.get("shape") or {}))
+    except TypeError:
+        known = ", ".join(field.name for field in dataclasses.fields(tiny_llama.TinyLlama))
+        raise BuildError(f"model.shape takes only: {known}") from None
+    if shape != tiny_llama.TinyLlama():
+        name = f"{name}-{identity(dataclasses.asdict(shape))}"
+    return tiny_llama.write(root / "models" / name, shape)
 
 
 def _dummy(name: str, root: Path) -> Path:

@@ -47,8 +47,8 @@ class Keeper:
             time.sleep(POLL_S)
         self._end(server)
         asked = code is None
-        (self.directory / "server.json").unlink(missing_ok=True)
         write_json(self.directory / "exit.json", {"asked": asked, "code": server.returncode})
+        (self.directory / "server.json").unlink(missing_ok=True)
         return 0 if asked else 1
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -62,11 +62,13 @@ class Keeper:
                 start_new_session=True,
             )
         state = {
+            "title": self.launch["title"],
             "server": leases.stamp(server.pid),
             "keeper": leases.stamp(os.getpid()),
             "port": self.launch["port"],
             "log": self.launch["log"],
             "device": self.launch["device"],
+            "linger_s": self.launch["linger_s"],
         }
         write_json(self.directory / "server.json", state)
         return server

@@ -1,0 +1,181 @@
+"""The life of a cell against the fake server: what makes it valid, and every way it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import cache
+from harness.cell import measure
+from harness.plan import plan
+from harness.store import Cell, load_cells
+
+RunCell = Callable[..., Cell]
+
+
+def test_a_cell_is_valid_and_complete(run_cell: RunCell) -> None:
+    cell = run_cell()
+    assert cell.valid, cell.reasons
+    log = cell.requests
+    assert len(log) == 32
+    assert log["ok"].all()
+    assert (log["output_tokens"] == 16).all()
+    assert (log["scheduled_s"] <= log["permitted_s"]).all()
+    assert (log["permitted_s"] <= log["sent_s"]).all()
+    assert (log["sent_s"] < log["first_token_s"]).all()
+    assert (log["first_token_s"] < log["last_token_s"]).all()
+    assert cell.metrics["output_tok_s"] > 0
+    assert cell.metrics["requests"] == 32
+    assert cell.hardware == "cpu"
+
+
+def test_the_cache_state_is_proven_and_recorded(run_cell: RunCell) -> None:
+    cell = run_cell()
+    proof = cell.record["cache"]
+    assert proof["probe_cached_tokens"] == 0
+    assert proof["primed_cached_tokens"] == [0]
+    assert cell.metrics["hit_rate"] == pytest.approx(proof["hit_rate_designed"], abs=0.02)
+
+
+def test_no_more_than_b_requests_are_in_flight(run_cell: RunCell) -> None:
+    log = run_cell("load.permits=3", tpot_s=0.002).requests
+    for _, request in log.iterrows():
+        flying = (log["sent_s"] <= request["sent_s"]) & (log["last_token_s"] > request["sent_s"])
+        assert flying.sum() <= 3
+
+
+REPLY_FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({"status": 500, "every": 7}, "5 of 32 requests failed: 5 × status 500"),
+    ({"tokens": 0, "every": 7}, "a reply without a token"),
+    ({"early_end": True, "every": 7}, "the stream ended early"),
+    ({"finish": "abort", "every": 7}, "ended by abort: because"),
+    ({"error": "lost it", "every": 7}, "server error: lost it"),
+    ({"tokens": 9, "every": 7}, "another number of tokens than asked, such as 9 for 16"),
+    ({"extra_ids": [1], "every": 7}, "hold 32 token ids, the server counts 16"),
+    ({"prompt_drift": 3, "every": 7}, "counted with another prompt length"),
+    ({"chunk": 16, "every": 7}, "no measured time to first token"),
+    ({"never_cached": True}, "hit rate 0.000, designed 0.9"),
+]
+
+
+@pytest.mark.parametrize(("faults", "reason"), REPLY_FAULTS, ids=lambda v: str(v)[:40])
+def test_a_faulty_reply_makes_the_cell_invalid(
+    run_cell: RunCell, faults: dict[str, Any], reason: str
+) -> None:
+    cell = run_cell(**faults)
+    assert not cell.valid
+    assert reason in "; ".join(cell.reasons)
+
+
+def test_failed_requests_count_in_no_metric(run_cell: RunCell) -> None:
+    cell = run_cell(tokens=0, every=2)
+    assert cell.metrics["requests"] == 16
+    assert (cell.requests.loc[~cell.requests["ok"], "output_tokens"] == 0).all()
+    assert cell.requests.loc[~cell.requests["ok"], "first_token_s"].isna().all()
+
+
+def test_a_refused_flush_is_repeated(run_cell: RunCell) -> None:
+    cell = run_cell(refuse_flushes=3)
+    assert cell.valid
+    assert cell.record["cache"]["flushes_refused"] >= 3
+
+
+def test_a_server_that_never_flushes_is_given_up(
+    run_cell: RunCell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "FLUSH_TIMEOUT_S", 0.5)
+    cell = run_cell(refuse_flushes=10**9)
+    assert not cell.valid
+    assert "refused to flush its cache" in cell.reasons[0]
+
+
+def test_a_flush_that_lies_is_noticed(run_cell: RunCell) -> None:
+    cell = run_cell(flush_lies=True)
+    assert not cell.valid
+    assert "the cache is not empty after a flush" in cell.reasons[0]
+    assert cell.requests.empty
+
+
+def test_a_cache_that_is_not_empty_before_priming_is_noticed(run_cell: RunCell) -> None:
+    cell = run_cell(dirty=5)
+    assert "5 tokens were still cached" in cell.reasons[0]
+
+
+def test_a_silent_fallback_to_stock_fails_the_cell(run_cell: RunCell) -> None:
+    cell = run_cell("system=granikv", stock=True)
+    assert not cell.valid
+    assert "fell back to stock SGLang" in cell.reasons[0]
+
+
+@pytest.mark.parametrize("system", ["granikv", "granikv_dense", "cascade_on_granikv"])
+def test_a_storage_system_must_show_that_it_worked(run_cell: RunCell, system: str) -> None:
+    good = run_cell(f"system={system}")
+    assert good.valid, good.reasons
+    assert good.state is not None
+    assert good.state["counters"]["steps"] > 0
+    silent = run_cell(f"system={system}", silent=True)
+    assert not silent.valid
+    assert "no decode step went through GraniKV" in "; ".join(silent.reasons)
+
+
+def test_a_live_tree_is_kept_for_the_drawing(run_cell: RunCell) -> None:
+    cell = run_cell("system=granikv", tpot_s=0.01)
+    assert cell.layout is not None
+    assert cell.layout["tree"][0]["readers"] > 0
+    assert cell.layout["config"]["hardware"] == "cpu.yaml"
+
+
+def test_no_path_of_this_machine_is_stored(run_cell: RunCell, shared_root: Path) -> None:
+    cell = run_cell("system=granikv")
+    text = (cell.directory / "cell.json").read_text()
+    faults = str(shared_root / "faults.json")  # only the tests' own variable may name one
+    assert str(shared_root) not in text.replace(faults, "")
+    assert "/somewhere" not in text
+
+
+def test_a_valid_cell_is_not_measured_again(
+    cell_config: Callable[..., dict[str, Any]], set_faults: Callable[..., None]
+) -> None:
+    ready = plan(cell_config("repetition=3"))
+    first = measure(ready)
+    set_faults(status=500)
+    again = measure(ready)
+    assert again.valid
+    assert again.record["started"] == first.record["started"]
+
+
+def test_an_invalid_cell_is_measured_again_and_the_attempt_kept(
+    cell_config: Callable[..., dict[str, Any]],
+    set_faults: Callable[..., None],
+    shared_root: Path,
+) -> None:
+    ready = plan(cell_config("repetition=4"))
+    set_faults(status=500)
+    assert not measure(ready).valid
+    set_faults()
+    assert measure(ready).valid
+    assert (shared_root / "rejected" / f"{ready.id}-0" / "cell.json").is_file()
+    assert [cell.valid for cell in load_cells(shared_root) if cell.id == ready.id] == [True]
+
+
+def test_without_priming_the_hit_rate_is_recorded_not_judged(run_cell: RunCell) -> None:
+    cell = run_cell("prime=false")
+    assert cell.valid, cell.reasons
+    assert cell.record["cache"]["hit_rate_designed"] is None
+    assert 0 < cell.metrics["hit_rate"] < 1
+
+
+def test_random_prompts_hit_nothing(run_cell: RunCell) -> None:
+    cell = run_cell("workload=negative_control_cpu")
+    assert cell.valid, cell.reasons
+    assert cell.metrics["hit_rate"] == 0.0
+
+
+def test_a_late_client_is_judged_when_asked(run_cell: RunCell) -> None:
+    cell = run_cell("validation.send_lag_ttft_share=0", "validation.send_lag_floor_ms=0")
+    assert "the client sent late" in "; ".join(cell.reasons)
+    cell = run_cell("validation.loop_lag_tpot_share=1e-9")
+    assert "the client read late" in "; ".join(cell.reasons)

@@ -1,0 +1,201 @@
+"""Loads: seeded arrivals, permits, and latency that no queue of the client's hides."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from aiohttp.test_utils import TestServer
+
+from harness import load, metrics
+from harness.errors import HarnessError
+from harness.load.drive import Options, Outcome, drive
+from harness.load.permits import Permits
+from tests.harness.fake_server import Fake, application, arguments
+from workloads.arrivals import with_arrivals
+from workloads.build import build
+from workloads.request import Workload
+
+POISSON = {"kind": "poisson_capped", "rate": 50.0, "permits": 4, "seed": 7}
+
+
+@contextmanager
+def fake_url(**faults: Any) -> Iterator[str]:
+    """A fake server in a thread of its own, so that it does not share the client's event loop."""
+    loop = asyncio.new_event_loop()
+    server = TestServer(application(Fake(arguments([]), {"ignore_up_to": 0, **faults})))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(server.start_server(), loop).result(10)
+        yield str(server.make_url("")).rstrip("/")
+        asyncio.run_coroutine_threadsafe(server.close(), loop).result(10)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def workload(requests: int, output_tokens: int = 4) -> Workload:
+    return build(
+        {
+            "kind": "synthetic",
+            "requests": requests,
+            "prefix_length": 16,
+            "suffix_min": 4,
+            "suffix_max": 4,
+            "output_tokens": output_tokens,
+            "vocab_size": 512,
+        }
+    )
+
+
+def offer(
+    config: dict[str, Any], requests: int, output_tokens: int = 4, **faults: Any
+) -> pd.DataFrame:
+    offered = load.make(config)
+    due = with_arrivals(workload(requests, output_tokens), offered.arrivals(requests))
+    options = Options(offered.permits, offered.due_when_permitted, 30, 30)
+    with fake_url(**faults) as url:
+        outcome: Outcome = drive(url, due.requests, options, lambda: True)
+    assert not outcome.died
+    assert outcome.requests["ok"].all(), outcome.requests["error"].tolist()
+    return outcome.requests
+
+
+def test_arrivals_follow_their_seed_and_nothing_else() -> None:
+    def sha(**changes: Any) -> str:
+        return load.make({**POISSON, **changes}).arrivals(100).sha256
+
+    assert sha() == sha()
+    assert sha() != sha(seed=8)
+    assert sha() != sha(rate=51.0)
+    assert sha(permits=64) == sha()
+
+
+def test_arrivals_and_lengths_have_separate_generators() -> None:
+    """Another number of output tokens or another content seed moves no arrival."""
+    arrivals = load.make(POISSON).arrivals(20)
+    short, long = workload(20, 4), workload(20, 8)
+    due = [with_arrivals(w, arrivals) for w in (short, long)]
+    assert [r.due_s for r in due[0].requests] == [r.due_s for r in due[1].requests]
+    assert due[0].sha256 != due[1].sha256
+
+
+def test_poisson_rate_is_the_asked_one() -> None:
+    due = np.array(load.make({**POISSON, "rate": 100.0}).arrivals(20_000).due_s)
+    assert due[-1] == pytest.approx(200, rel=0.03)
+    gaps = np.diff(due)
+    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.05)  # exponential
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({**POISSON, "rate": 0}, "load.rate must be a positive number"),
+        ({**POISSON, "rate": None}, "load.rate must be a positive number"),
+        ({**POISSON, "seed": -1}, "load.seed must be an integer"),
+        ({**POISSON, "permits": 2.5}, "load.permits must be an integer"),
+        ({**POISSON, "kind": "sudden"}, "unknown load 'sudden'"),
+        ({"kind": "burst", "rate": 3}, "load.rate is unknown to burst"),
+    ],
+)
+def test_a_bad_load_is_refused_in_words(config: dict[str, Any], words: str) -> None:
+    with pytest.raises(HarnessError, match=words):
+        load.make(config).arrivals(3)
+
+
+def test_permits_are_given_in_order_with_the_moment_they_were_free() -> None:
+    async def run() -> list[float]:
+        permits = Permits(2)
+        got = [await permits.acquire(), await permits.acquire()]
+        waiting = [asyncio.create_task(permits.acquire()) for _ in range(2)]
+        await asyncio.sleep(0)
+        permits.release(5.0)
+        permits.release(6.0)
+        return got + [await task for task in waiting]
+
+    assert asyncio.run(run()) == [0.0, 0.0, 5.0, 6.0]
+
+
+def test_a_permit_whose_waiter_gave_up_is_not_lost() -> None:
+    async def run() -> float:
+        permits = Permits(1)
+        await permits.acquire()
+        gone = asyncio.create_task(permits.acquire())
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        permits.release(3.0)
+        return await asyncio.wait_for(permits.acquire(), 1)
+
+    assert asyncio.run(run()) == 3.0
+
+
+def test_the_cap_queues_and_the_schedule_shows_it() -> None:
+    """Due all at once, one permit: quick from sending; from the schedule the last is slow."""
+    log = offer({**POISSON, "rate": 1e6, "permits": 1}, 10, tpot_s=0.02)
+    late = metrics.ttft_scheduled_s(log)
+    assert late[-1] > 9 * 3 * 0.02
+    assert list(late) == sorted(late)
+    assert metrics.ttft_s(log).max() < late[-1] / 3
+    assert metrics.send_lag_ms(log).max() < 100
+
+
+def test_a_stall_shows_in_latency_and_not_as_a_lower_rate() -> None:
+    """The server stalls 1 s on every request; an open loop keeps its rate."""
+    log = offer({"kind": "open", "rate": 100.0, "seed": 3}, 60, ttft_s=1.0)
+    sent = log["sent_s"].to_numpy()
+    due = log["scheduled_s"].to_numpy()
+    assert np.abs(sent - due).max() < 0.3
+    assert metrics.ttft_scheduled_s(log).min() >= 1.0
+
+
+def test_two_hundred_requests_a_second_are_really_sent() -> None:
+    log = offer({"kind": "open", "rate": 200.0, "seed": 3}, 200)
+    asked = 199 / (log["scheduled_s"].max() - log["scheduled_s"].min())
+    got = 199 / (log["sent_s"].max() - log["sent_s"].min())
+    assert got == pytest.approx(asked, rel=0.04)
+
+
+def test_known_delays_are_measured() -> None:
+    log = offer({"kind": "closed", "permits": 2}, 6, output_tokens=11, ttft_s=0.2, tpot_s=0.03)
+    values = metrics.compute(log)
+    assert values["ttft_p50_s"] == pytest.approx(0.2, rel=0.2)
+    assert values["tpot_p50_ms"] == pytest.approx(30, rel=0.2)
+    assert values["output_tok_s"] == pytest.approx(2 * 11 / 0.5, rel=0.2)
+
+
+def test_a_closed_loop_is_due_when_a_client_is_free() -> None:
+    log = offer({"kind": "closed", "permits": 2}, 8, tpot_s=0.01)
+    assert (log["scheduled_s"] == log["permitted_s"]).all()
+    assert metrics.ttft_scheduled_s(log).max() < 0.1
+
+
+def test_a_burst_is_sent_at_once() -> None:
+    log = offer({"kind": "burst"}, 20, ttft_s=0.3)
+    assert log["sent_s"].max() < 0.2
+
+
+def test_a_dead_server_ends_the_load() -> None:
+    due = with_arrivals(workload(5), load.make({"kind": "burst"}).arrivals(5))
+    alive = iter([True])
+    with fake_url(ttft_s=60) as url:
+        outcome = drive(url, due.requests, Options(None, False, 90, 90), lambda: next(alive, False))
+    assert outcome.died
+    assert not outcome.requests["ok"].any()
+    assert set(outcome.requests["error"]) == {"no reply before the load ended"}
+
+
+def test_a_reply_that_never_comes_does_not_hold_the_load() -> None:
+    due = with_arrivals(workload(3), load.make({"kind": "burst"}).arrivals(3))
+    with fake_url(ttft_s=60) as url:
+        outcome = drive(url, due.requests, Options(None, False, 90, 0.3), lambda: True)
+    assert not outcome.died
+    assert set(outcome.requests["error"]) == {"no reply before the load ended"}

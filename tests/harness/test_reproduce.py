@@ -1,0 +1,113 @@
+"""`make reproduce` from its first cell to its tables and figures, on the fake server."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import reproduce
+from harness.store import load_cells
+from tests.harness.conftest import FAKE_MODULE
+from tests.harness.test_cli import servers_left
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def arguments(root: Path, *more: str) -> list[str]:
+    return [
+        "--output",
+        str(root),
+        "--hardware",
+        "cpu",
+        f"engine.module={FAKE_MODULE}",
+        f"+engine.environment.FAULTS={root / 'faults.json'}",
+        "system=sglang_default,granikv",
+        *more,
+    ]
+
+
+def test_cells_of_one_server_are_next_to_each_other(tmp_path: Path) -> None:
+    plans = reproduce.plan_all("cpu", ["hardware=cpu", f"output={tmp_path}"])
+    assert len({plan.id for plan in plans}) == len(plans) == 20
+    servers = [plan.server.hash for plan in plans]
+    changes = sum(a != b for a, b in itertools.pairwise(servers))
+    assert changes == len(set(servers)) - 1 == 3
+
+
+def test_from_cells_to_tables_and_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reproduce.main(arguments(tmp_path)) == 0
+    cells = load_cells(tmp_path)
+    assert len(cells) == 10
+    assert all(cell.valid for cell in cells), [cell.reasons for cell in cells]
+    shown = capsys.readouterr().err
+    out = tmp_path / "out"
+    assert str(out / "tables") in shown
+    assert str(out / "figures") in shown
+    assert "granikv: 160 of 160 greedy outputs equal sglang_default's (5 workloads)" in shown
+    for name in ("table03.md", "table21.md"):
+        assert "functional check, tiny model on the CPU" in (out / "tables" / name).read_text()
+    assert (out / "figures" / "figures.md").is_file()
+    assert not servers_left(tmp_path)
+    (log,) = (tmp_path / "logs").glob("reproduce-*.log")
+    assert "[10/10]" in log.read_text()
+
+    assert reproduce.main(arguments(tmp_path)) == 0
+    assert capsys.readouterr().err.count("measured already") == 10
+
+
+def test_an_invalid_cell_is_said_and_the_rest_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "faults.json").write_text(json.dumps({"silent": True}))
+    assert reproduce.main(arguments(tmp_path)) == 1
+    shown = capsys.readouterr().err
+    assert shown.count("error: cell ") == 5
+    assert "no decode step went through GraniKV" in shown
+    assert [cell.system for cell in load_cells(tmp_path) if cell.valid] == ["sglang_default"] * 5
+    assert (tmp_path / "out" / "tables" / "table03.md").is_file()
+
+
+WITHOUT_ENGINE = """
+import sys
+for name in ("torch", "sglang", "triton", "transformers", "granikv"):
+    sys.modules[name] = None
+from harness.reproduce import main
+sys.exit(main(["--figures-only", "--output", sys.argv[1]]))
+"""
+
+
+def test_figures_need_no_engine_and_start_no_server(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_ENGINE, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "tables" / "table03.md").is_file()
+    assert not (tmp_path / "servers").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (["system=vllm"], "Could not find 'system/vllm'"),
+        (["nonsense=3"], "Could not override 'nonsense'"),
+        (["--hardware", "b300"], "Could not find 'hardware/b300'"),
+    ],
+)
+def test_a_bad_argument_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], words: str
+) -> None:
+    assert reproduce.main([*arguments(tmp_path), *wrong]) == 1
+    (line,) = [e for e in capsys.readouterr().err.splitlines() if e.startswith("error: ")]
+    assert words in line

@@ -1,0 +1,132 @@
+"""Cells on disk: whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from harness import store
+from harness.errors import HarnessError
+from tests.harness.test_metrics import request
+
+
+def record(cell_id: str = "abc", valid: bool = True, **changes: Any) -> dict[str, Any]:
+    return {
+        "id": cell_id,
+        "config": {"system": {"name": "granikv"}, "hardware": {"name": "cpu"}, "repetition": 2},
+        "metrics": {"output_tok_s": 12.5, "tpot_p50_ms": math.nan},
+        "valid": valid,
+        "reasons": [] if valid else ["it failed"],
+        "environment": {},
+        "server": {"state": {"counters": {}}, "layout": None},
+        **changes,
+    }
+
+
+@pytest.fixture
+def log() -> pd.DataFrame:
+    return store.frame([request(0, [1.0, 2.0]), request(1, [1.5, 2.5], [1, 3])])
+
+
+def test_a_cell_comes_back_as_it_was_written(tmp_path: Path, log: pd.DataFrame) -> None:
+    store.write(tmp_path, record(), log)
+    (cell,) = store.load_cells(tmp_path)
+    assert (cell.id, cell.valid, cell.reasons) == ("abc", True, ())
+    assert (cell.system, cell.hardware, cell.repetition) == ("granikv", "cpu", 2)
+    assert cell.metrics["output_tok_s"] == 12.5
+    assert math.isnan(cell.metrics["tpot_p50_ms"])
+    assert cell.state == {"counters": {}}
+    assert cell.layout is None
+    read = cell.requests
+    assert list(read["output_tokens"]) == [2, 4]
+    assert [list(chunk) for chunk in read["chunk_tokens"]] == [[1, 1], [1, 3]]
+
+
+def test_not_a_number_is_stored_as_null(tmp_path: Path, log: pd.DataFrame) -> None:
+    store.write(tmp_path, record(), log)
+    text = (tmp_path / "runs" / "abc" / "cell.json").read_text()
+    assert "NaN" not in text
+    assert json.loads(text)["metrics"]["tpot_p50_ms"] is None
+
+
+def test_an_empty_log_is_stored(tmp_path: Path) -> None:
+    cell = store.write(tmp_path, record(valid=False), store.frame([]), {"traceback.txt": "why"})
+    assert cell.requests.empty
+    assert list(cell.requests.columns) == list(store.REQUEST_COLUMNS)
+    assert (cell.directory / "traceback.txt").read_text() == "why"
+
+
+@pytest.mark.parametrize("broken", ["to_parquet", "write_json", "replace"])
+def test_a_full_disk_leaves_nothing_and_harms_no_other_cell(
+    tmp_path: Path, log: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    store.write(tmp_path, record("other"), log)
+
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    if broken == "to_parquet":
+        monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
+    elif broken == "write_json":
+        monkeypatch.setattr(store, "write_json", full)
+    else:
+        monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(HarnessError, match="cell abc not stored: No space left on device"):
+        store.write(tmp_path, record(), log)
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["other"]
+    assert [cell.id for cell in store.load_cells(tmp_path)] == ["other"]
+
+
+def test_what_a_killed_program_left_is_no_cell(tmp_path: Path, log: pd.DataFrame) -> None:
+    store.write(tmp_path, record("whole"), log)
+    half = tmp_path / "runs" / ".abc.xyz"
+    half.mkdir()
+    (half / "requests.parquet").write_bytes(b"half")
+    (tmp_path / "runs" / "def").mkdir()
+    assert [cell.id for cell in store.load_cells(tmp_path)] == ["whole"]
+    store.write(tmp_path, record("def"), log)
+    assert store.find_valid(tmp_path, "def") is not None
+
+
+def test_only_a_valid_cell_need_not_be_measured_again(tmp_path: Path, log: pd.DataFrame) -> None:
+    assert store.find_valid(tmp_path, "abc") is None
+    store.write(tmp_path, record(valid=False), log)
+    assert store.find_valid(tmp_path, "abc") is None
+    store.write(tmp_path, record(), log)
+    assert store.find_valid(tmp_path, "abc") is not None
+    assert (tmp_path / "rejected" / "abc-0" / "cell.json").is_file()
+
+
+def test_requests_of_another_cell_are_refused(tmp_path: Path, log: pd.DataFrame) -> None:
+    cell = store.write(tmp_path, record(), log)
+    other = store.write(tmp_path, record("other"), log.iloc[:1])
+    (cell.directory / "requests.parquet").write_bytes(
+        (other.directory / "requests.parquet").read_bytes()
+    )
+    with pytest.raises(HarnessError, match=r"requests\.parquet was changed"):
+        _ = store.load_cells(tmp_path)[0].requests
+
+
+def test_a_cell_of_another_schema_is_left_out(
+    tmp_path: Path, log: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write(tmp_path, record(), log)
+    monkeypatch.setattr(store, "SCHEMA_VERSION", store.SCHEMA_VERSION + 1)
+    assert store.load_cells(tmp_path) == []
+
+
+def test_a_damaged_cell_is_named(tmp_path: Path, log: pd.DataFrame) -> None:
+    cell = store.write(tmp_path, record(), log)
+    (cell.directory / "cell.json").write_text("{")
+    with pytest.raises(HarnessError, match=r"abc/cell\.json is damaged"):
+        store.load_cells(tmp_path)
+
+
+def test_no_results_are_no_cells(tmp_path: Path) -> None:
+    assert store.load_cells(tmp_path / "nowhere") == []
