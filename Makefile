@@ -3,16 +3,19 @@
 #   PYTHON=python3.12   interpreter that makes .venv (3.11 to 3.13)
 #   ENGINE=cpu|gpu      engine to install; left out, a GPU decides
 #   MODEL=DIR           model to serve; left out, a tiny one is made
+#   PROFILE=NAME        what `make calibrate` calls its hardware profile
 #   ARGS="..."          handed on to the program behind the target
 
 PYTHON ?= python3
 ENGINE ?= auto
 MODEL ?=
+PROFILE ?= local
 ARGS ?=
 WORKERS ?= 2
 
 SETUP = $(PYTHON) -m granikv.install
 BIN = .venv/bin
+ON_CPU = grep -qs "on the CPU" .venv/.granikv-setup/verify.json
 TINY_MODEL = results/models/tiny
 CPU_FLAGS = --device cpu --dtype float32 --attention-backend torch_native --sampling-backend pytorch
 CPU_FLAGS += --grammar-backend none --disable-cuda-graph
@@ -42,16 +45,17 @@ verify: ## PASS, FAIL or INCONCLUSIVE for each claim
 	@$(SETUP) --engine none --no-dev
 	$(BIN)/python -m harness.verify $(ARGS)
 
-calibrate: ## measure this GPU's ceilings and crossovers into a hardware profile
+calibrate: ## measure this machine's ceilings and crossover into conf/hardware/PROFILE.yaml
 	@$(SETUP) --engine $(ENGINE) --no-dev
-	$(BIN)/granikv calibrate $(ARGS)
+	@if $(ON_CPU); then device=cpu; else device=cuda; fi; \
+	$(BIN)/granikv calibrate --device $$device --out conf/hardware/$(PROFILE).yaml $(ARGS)
 
 serve: ## serve MODEL with GraniKV on 127.0.0.1
 	@$(SETUP) --engine $(ENGINE) --no-dev
 ifeq ($(MODEL),)
 	$(BIN)/python -m harness.models.tiny_llama $(TINY_MODEL)
 endif
-	@if grep -qs "on the CPU" .venv/.granikv-setup/verify.json; then \
+	@if $(ON_CPU); then \
 	  export SGLANG_USE_CPU_ENGINE=1 OMP_NUM_THREADS=1; set -- $(CPU_FLAGS); fi; \
 	exec $(BIN)/granikv serve --model $(or $(MODEL),$(TINY_MODEL) --skip-tokenizer-init) "$$@" $(ARGS)
 
