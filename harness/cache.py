@@ -57,6 +57,7 @@ def ask(url: str, prompts: Sequence[Sequence[int]], timeout_s: float) -> list[Re
 
     replies = asyncio.run(run())
     for reply in replies:
+        reply.parse()
         if not reply.ok:
             raise ServerError(f"a request before the load failed: {reply.error}")
     return replies

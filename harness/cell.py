@@ -47,10 +47,15 @@ def measure(plan: CellPlan, rerun: bool = False) -> Cell:
     A cell that fails validation is stored with its reasons, and so is one whose server does not
     start or dies: the caller looks at `Cell.valid`. Raises HarnessError when nothing can be stored.
     """
-    existing = None if rerun else store.find_valid(plan.root, plan.id)
-    if existing is not None:
-        logger.info("%s: measured already (%s)", plan.title, plan.id)
-        return existing
+    with store.claim(plan.root, plan.id):
+        existing = None if rerun else store.find_valid(plan.root, plan.id)
+        if existing is not None:
+            logger.info("%s: measured already (%s)", plan.title, plan.id)
+            return existing
+        return _attempt(plan)
+
+
+def _attempt(plan: CellPlan) -> Cell:
     measurement = _Measurement(plan)
     logger.info("%s: measuring (%s)", plan.title, plan.id)
     try:
@@ -146,8 +151,13 @@ class _Measurement:
         return drive(running.url, requests, options, running.is_alive)
 
     def _warm_up(self, running: RunningServer) -> None:
-        """The measured prompts, some of them, with short outputs and nothing kept."""
+        """The prefixes, then some of the measured prompts with short outputs; nothing is kept.
+
+        The prefixes go first: a cold burst would compute one prefix many times.
+        """
         warmup = self.plan.config["warmup"]
+        timeout_s = float(self.plan.config["client"]["request_timeout_s"])
+        cache.ask(running.url, [p.tolist() for p in self.plan.workload.prefixes], timeout_s)
         tokens = int(warmup["output_tokens"])
         chosen = [
             replace(request, max_new_tokens=min(tokens, request.max_new_tokens), due_s=0.0)

@@ -18,6 +18,7 @@ from harness.sse import EventBuffer
 READ_BUFFER_BYTES = 4 * 1024 * 1024
 NEVER = math.nan
 COMPLETE = ("length", "stop")
+DONE = b"[DONE]"
 
 
 def now() -> float:
@@ -44,7 +45,8 @@ class Reply:
     """What came back. Times are on the clock of `now`, NaN for never; counts are the server's own.
 
     ended: the last read that brought anything, or the failure. error: empty for a complete reply.
-    chunk_at, chunk_tokens: arrival and number of new tokens of each event that brought some.
+    reads: what came and when, until `parse`. chunk_at, chunk_tokens: arrival and number of new
+    tokens of each event that brought some.
     """
 
     status: int = 0
@@ -54,6 +56,7 @@ class Reply:
     cached_tokens: int = 0
     output_tokens: int = 0
     ended: float = NEVER
+    reads: list[tuple[float, bytes]] = field(default_factory=list)
     chunk_at: list[float] = field(default_factory=list)
     chunk_tokens: list[int] = field(default_factory=list)
     output_ids: list[int] = field(default_factory=list)
@@ -85,7 +88,20 @@ class Reply:
             struct.pack(f"<{len(self.output_ids)}q", *self.output_ids)
         ).hexdigest()
 
-    def take(self, payload: bytes, at: float) -> None:
+    def parse(self) -> None:
+        """Understand what was read, and find what makes a finished reply a failure."""
+        events = EventBuffer()
+        try:
+            for at, chunk in self.reads:
+                for payload in events.feed(chunk):
+                    if payload != DONE:
+                        self._take(payload, at)
+        except ValueError as error:
+            self.error = self.error or f"unreadable reply: {error}"
+        self.reads.clear()
+        self._judge()
+
+    def _take(self, payload: bytes, at: float) -> None:
         """Add one event. Raises ValueError for one that is no JSON object."""
         event = json.loads(payload)
         if not isinstance(event, dict):
@@ -117,8 +133,7 @@ class Reply:
         """Note that the reply broke off now."""
         self.error, self.ended = error, now()
 
-    def finish(self) -> None:
-        """Find what makes a finished reply a failure."""
+    def _judge(self) -> None:
         if self.error:
             return
         if self.status != 200:
@@ -161,7 +176,11 @@ class Client:
         await self._session.close()
 
     async def generate(self, message: bytes) -> Reply:
-        """Send one body and read its stream to the end; failures are in the reply, never raised."""
+        """Send one body and read its stream to the end; failures are in the reply, never raised.
+
+        The reply is not parsed yet (`Reply.parse`): while others stream, that would make the reader
+        late for them.
+        """
         reply = Reply()
         try:
             await self._stream(message, reply)
@@ -169,9 +188,6 @@ class Client:
             reply.fail("timed out (client.request_timeout_s)")
         except aiohttp.ClientError as error:
             reply.fail(f"connection failed: {type(error).__name__}")
-        except ValueError as error:
-            reply.fail(f"unreadable reply: {error}")
-        reply.finish()
         return reply
 
     async def _stream(self, message: bytes, reply: Reply) -> None:
@@ -182,9 +198,6 @@ class Client:
                 text = (await response.read()).decode("utf-8", "replace")
                 reply.fail(f"status {response.status}: {_message(text)}")
                 return
-            events = EventBuffer()
             async for chunk in response.content.iter_any():
-                reply.ended = at = now()
-                for payload in events.feed(chunk):
-                    if payload != b"[DONE]":
-                        reply.take(payload, at)
+                reply.ended = now()
+                reply.reads.append((reply.ended, chunk))

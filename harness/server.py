@@ -324,7 +324,8 @@ def _await_health(
     def healthy() -> bool:
         nonlocal shown
         if keeper.poll() is not None:
-            raise ServerError(f"{spec.title} did not start: {last_error(log)} (log: {log})")
+            where = log.relative_to(spec.root.parent)
+            raise ServerError(f"{spec.title} did not start: {last_error(log)} (log: {where})")
         if time.monotonic() - shown >= PROGRESS_S:
             shown = time.monotonic()
             logger.info("%s: not up yet after %.0f s", spec.title, shown - started)

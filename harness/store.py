@@ -10,13 +10,15 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock
 
 from harness.errors import HarnessError
 from harness.files import write_json
@@ -142,6 +144,15 @@ def find_valid(root: Path, cell_id: str) -> Cell | None:
     """The valid cell of this id, which a sweep need not measure again; else None."""
     cell = read(runs(root) / cell_id)
     return cell if cell is not None and cell.valid else None
+
+
+@contextmanager
+def claim(root: Path, cell_id: str) -> Iterator[None]:
+    """Only one program at a time measures a cell; another waits, and then finds it measured."""
+    locks = runs(root) / ".locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with FileLock(locks / cell_id):
+        yield
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

@@ -67,6 +67,7 @@ class _Driver:
         # Serialised before the clock starts: a long prompt takes milliseconds.
         self._bodies = [body(r.input_ids.tolist(), r.max_new_tokens) for r in requests]
         self._rows: list[dict[str, Any]] = [_unsent(request) for request in requests]
+        self._replies: dict[int, Reply] = {}
         self._lags: list[float] = []
         self._start = 0.0
 
@@ -76,6 +77,9 @@ class _Driver:
             heart = asyncio.create_task(self._beat())
             died = await self._until_done_or_dead(asyncio.create_task(self._send_all(client)))
             heart.cancel()
+        for index, reply in self._replies.items():
+            reply.parse()
+            self._rows[index].update(_answered(reply, self._start))
         return Outcome(frame(self._rows), self._lags, died)
 
     def _elapsed(self) -> float:
@@ -131,7 +135,7 @@ class _Driver:
         row["sent_s"] = self._elapsed()
         row["error"] = "no reply before the load ended"
         reply = await client.generate(self._bodies[index])
-        row.update(_answered(reply, self._start))
+        self._replies[index] = reply
         permits.release(reply.ended - self._start)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,17 @@ def test_a_valid_cell_is_not_measured_again(
     again = measure(ready)
     assert again.valid
     assert again.record["started"] == first.record["started"]
+
+
+def test_two_programs_do_not_measure_the_same_cell(
+    cell_config: Callable[..., dict[str, Any]], set_faults: Callable[..., None]
+) -> None:
+    set_faults()
+    ready = plan(cell_config("repetition=5"))
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda _: measure(ready), range(2))
+    assert first.valid
+    assert first.record["requests_sha256"] == second.record["requests_sha256"]
 
 
 def test_an_invalid_cell_is_measured_again_and_the_attempt_kept(

@@ -35,6 +35,7 @@ def reply_to(count: int = 6, timeout_s: float = 10, **faults: Any) -> Reply:
 
     reply = asyncio.run(served(application(fake), ask))
     assert isinstance(reply, Reply)
+    reply.parse()
     return reply
 
 
@@ -86,6 +87,7 @@ def test_a_server_that_is_not_there() -> None:
             return await client.generate(body(PROMPT, 1))
 
     reply = asyncio.run(ask())
+    reply.parse()
     assert reply.error.startswith("connection failed")
     assert reply.status == 0
 
@@ -100,7 +102,9 @@ def test_a_request_that_takes_too_long() -> None:
         ):
             return await client.generate(body(PROMPT, 1))
 
-    assert asyncio.run(run()).error == "timed out (client.request_timeout_s)"
+    reply = asyncio.run(run())
+    reply.parse()
+    assert reply.error == "timed out (client.request_timeout_s)"
 
 
 def test_an_unreadable_event() -> None:
@@ -113,7 +117,9 @@ def test_an_unreadable_event() -> None:
     async def ask(client: Client) -> Reply:
         return await client.generate(body(PROMPT, 1))
 
-    assert asyncio.run(served(app, ask)).error.startswith("unreadable reply")
+    reply = asyncio.run(served(app, ask))
+    reply.parse()
+    assert reply.error.startswith("unreadable reply")
 
 
 def test_long_event_lines_do_not_throttle() -> None:

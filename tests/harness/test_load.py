@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,7 @@ from aiohttp.test_utils import TestServer
 
 from harness import load, metrics
 from harness.errors import HarnessError
-from harness.load.drive import Options, Outcome, drive
+from harness.load.drive import Options, Outcome, _Driver, drive
 from harness.load.permits import Permits
 from tests.harness.fake_server import Fake, application, arguments
 from workloads.arrivals import with_arrivals
@@ -162,6 +163,19 @@ def test_two_hundred_requests_a_second_are_really_sent() -> None:
     asked = 199 / (log["scheduled_s"].max() - log["scheduled_s"].min())
     got = 199 / (log["sent_s"].max() - log["sent_s"].min())
     assert got == pytest.approx(asked, rel=0.04)
+
+
+def test_a_client_that_is_busy_shows_as_its_own_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's event loop is blocked for 0.4 s: its requests wait inside it, and it says so."""
+
+    async def blocked(self: object) -> None:
+        await asyncio.sleep(0.1)
+        time.sleep(0.4)
+
+    monkeypatch.setattr(_Driver, "_beat", blocked)
+    log = offer({"kind": "open", "rate": 100.0, "seed": 3}, 60)
+    assert metrics.send_lag_ms(log).max() > 200
+    assert metrics.ttft_s(log).max() < metrics.ttft_scheduled_s(log).max()
 
 
 def test_known_delays_are_measured() -> None:

@@ -107,10 +107,11 @@ def test_one_cell_at_a_time_on_a_device(root: Path) -> None:
 def test_an_early_death_is_reported_by_its_last_error(root: Path) -> None:
     dying = spec(root, faults='{"refuse_start": "ValueError: no such backend"}')
     with (
-        pytest.raises(ServerError, match="did not start: ValueError: no such backend"),
+        pytest.raises(ServerError, match="did not start: ValueError: no such backend") as caught,
         acquire(dying, OPTIONS),
     ):
         pass
+    assert f"(log: {root.name}/servers/" in str(caught.value)
     assert not _processes_of(root)
 
 
