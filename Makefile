@@ -27,7 +27,8 @@ setup: ## install everything into .venv: harness, linters, tests and the engine 
 	@$(SETUP) --engine $(ENGINE)
 
 test: setup lint ## linters, type checker and all tests, the real engine's included
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@mkdir -p results
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --junitxml results/tests.xml $(ARGS)
 
 check: ## the fast tests, without torch and the engine
 	@$(SETUP) --engine none
