@@ -1,4 +1,4 @@
-"""The `granikv` command: what it says of a machine, what it hands to the engine, what it refuses."""
+"""The `granikv` command: what it says of a machine, hands to the engine, and refuses."""
 
 from __future__ import annotations
 
