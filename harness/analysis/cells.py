@@ -28,6 +28,22 @@ MODEL_CONFIGS = {
     "qwen25_14b": paper.QWEN_14B,
     "qwen25_32b": paper.QWEN_32B,
 }
+"""The paper's three winning configurations by the model's name (`conf/model/`)."""
+
+STORAGE_SYSTEMS = frozenset(
+    {
+        "granikv",
+        "granikv_dense",
+        "granikv_cascade",
+        "granikv_hydragen",
+        "granikv_contiguous_unshared",
+        "cascade_on_granikv",
+    }
+)
+"""Systems with HOT/COLD storage: f_p and the COLD page size mean something to them alone."""
+
+KERNEL = "kernel"
+"""`workload.kind` of a microbenchmark cell, which serves nothing."""
 
 
 class CellLike(Protocol):
@@ -64,7 +80,12 @@ class Standing:
     """Where a cell stands: hardware, model, system, workload and load.
 
     prefix_lengths: tokens, as measured; times `scale` they are the paper's L_p. b: the load's
-    permits. functional: a CPU cell, which checks that things work and says nothing about speed.
+    permits, or all requests of a burst, or the rows of a kernel. paper_b: the paper's B that a
+    scaled-down cell says it stands for. functional: a CPU cell, which checks that things work and
+    says nothing about speed. hot_fraction: f_p, and page_size: COLD's, in tokens, where the system
+    has them. kv_budget: `paper`, `full` or a number of tokens. probe: the profiler that was
+    attached (empty: none), whose cost keeps such a cell out of the tables of speed. layout, read,
+    backend: of a kernel cell. deviations: how many storage choices are not the paper's.
     """
 
     hardware: str
@@ -77,6 +98,16 @@ class Standing:
     scale: int
     b: int | None
     repetition: int
+    paper_b: int | None = None
+    rate: float = 0.0
+    hot_fraction: float | None = None
+    page_size: int | None = None
+    kv_budget: str = "full"
+    probe: str = ""
+    layout: str = ""
+    read: str = ""
+    backend: str = ""
+    deviations: int = 0
 
     @property
     def k(self) -> int:
@@ -112,44 +143,99 @@ def _prefix_lengths(workload: Mapping[str, Any]) -> tuple[int, ...]:
 def _model(config: Mapping[str, Any]) -> str:
     model = _group(config, "model")
     name = str(model.get("name", "unknown model"))
-    known = MODEL_CONFIGS.get(name)
-    tp = int(model.get("tp") or 1)
-    if known is not None and known.endswith(f"/TP={tp}"):
-        return known
-    return f"{name}/TP={tp}"
+    shown = MODEL_CONFIGS[name].partition("/")[0] if name in MODEL_CONFIGS else name
+    return f"{shown}/TP={int(model.get('tp') or 1)}"
+
+
+def _b(config: Mapping[str, Any]) -> int | None:
+    load, workload = _group(config, "load"), _group(config, "workload")
+    b = load.get("permits")
+    if b is None and load.get("kind") == "burst":
+        b = workload.get("requests")
+    if b is None:
+        b = workload.get("rows")
+    return None if b is None else int(b)
+
+
+def _page_size(config: Mapping[str, Any]) -> int | None:
+    size = _group(config, "system").get("page_size")
+    if isinstance(size, Mapping):
+        size = size.get(_group(config, "hardware").get("device"))
+    return None if size is None else int(size)
+
+
+def _kv_budget(config: Mapping[str, Any]) -> str:
+    budget = config.get("kv_budget", "full")
+    of_paper = _group(config, "model").get("kv_budget_paper")
+    return "paper" if of_paper is not None and budget == of_paper else str(budget)
+
+
+def _deviations(config: Mapping[str, Any], page_size: int | None) -> int:
+    """Choices of a storage system other than the paper's: its f_p, eager, LRU, COLD page 1."""
+    storage = _group(config, "storage")
+    asked = _group(config, "workload").get("hot_fraction")
+    return sum(
+        (
+            asked is not None and storage.get("hot_fraction", asked) != asked,
+            storage.get("admission", "eager") != "eager",
+            storage.get("eviction", "lru") != "lru",
+            page_size not in (None, 1),
+        )
+    )
 
 
 def standing(cell: CellLike) -> Standing:
     """Read a cell's configuration. Missing groups give empty values: an odd cell fits no row."""
     config = cell.config
     hardware, workload, load = (_group(config, n) for n in ("hardware", "workload", "load"))
-    permits = load.get("permits")
     name = str(hardware.get("name", "unknown hardware"))
+    system, b, page_size = str(_group(config, "system").get("name", "")), _b(config), None
+    stores = system in STORAGE_SYSTEMS
+    if stores:
+        page_size = _page_size(config)
+    hot_fraction = _group(config, "storage").get("hot_fraction", workload.get("hot_fraction"))
+    layout = str(workload.get("layout", ""))
     return Standing(
         hardware=name,
         title=str(hardware.get("title", name)),
         functional=hardware.get("device") == "cpu",
         model=_model(config),
-        system=str(_group(config, "system").get("name", "")),
+        system=system,
         kind=str(workload.get("kind", "")),
         prefix_lengths=_prefix_lengths(workload),
         scale=int(workload.get("scale") or 1),
-        b=None if permits is None else int(permits),
+        b=b,
         repetition=int(config.get("repetition") or 0),
+        paper_b=b * int(load["scale"]) if b is not None and load.get("scale") else None,
+        rate=float(load.get("rate") or 0.0),
+        hot_fraction=float(hot_fraction) if stores and hot_fraction is not None else None,
+        page_size=page_size,
+        kv_budget=_kv_budget(config),
+        probe=str(_group(config, "profile").get("kind") or ""),
+        layout=layout,
+        read=str(workload.get("read", "shared" if layout == "HOT" else "unshared")),
+        backend=str(workload.get("backend", "dense")),
+        deviations=_deviations(config, page_size) if stores else 0,
     )
 
 
-def group_size(cell: CellLike) -> int | None:
-    """n_q/kv, query heads to a KV head, of the cell's model; None for a model not known by name."""
+def model_shape(cell: CellLike) -> tuple[int, int] | None:
+    """(query heads, KV heads) of the cell's model, all ranks; None for one not known by name."""
     name = str(_group(cell.config, "model").get("name"))
     if name == "tiny":
         tiny = TinyLlama()
-        return tiny.q_heads // tiny.kv_heads
+        return tiny.q_heads, tiny.kv_heads
     shape = paper.ROOT / "harness" / "models" / "shapes" / f"{name}.json"
     if name not in MODEL_CONFIGS or not shape.is_file():
         return None
     model = json.loads(shape.read_text("utf-8"))
-    return int(model["num_attention_heads"]) // int(model["num_key_value_heads"])
+    return int(model["num_attention_heads"]), int(model["num_key_value_heads"])
+
+
+def group_size(cell: CellLike) -> int | None:
+    """n_q/kv, query heads to a KV head, of the cell's model; None for a model not known by name."""
+    heads = model_shape(cell)
+    return None if heads is None else heads[0] // heads[1]
 
 
 def m_sat(cell: CellLike) -> int | None:
@@ -164,7 +250,8 @@ def setting(cell: CellLike) -> str:
     f_p rides in the workload's configuration but belongs to GraniKV, so it is left out.
     """
     config = cell.config
-    asked = {name: config.get(name) for name in ("model", "workload", "load", "kv_budget", "prime")}
+    names = ("model", "workload", "load", "kv_budget", "prime", "profile")
+    asked = {name: config.get(name) for name in names}
     workload = {k: v for k, v in _group(config, "workload").items() if k != "hot_fraction"}
     return json.dumps(asked | {"workload": workload}, sort_keys=True, default=str)
 

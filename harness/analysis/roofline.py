@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from harness.analysis.cells import CellLike, number
+from harness.analysis.cells import KERNEL, CellLike, number
 
 BF16_BYTES = 2
 
@@ -130,18 +130,36 @@ def read_ceilings(directory: Path) -> dict[str, Ceilings]:
     return {ceilings.name: ceilings for ceilings in found if ceilings is not None}
 
 
+def shape_of(cell: CellLike) -> Shape | None:
+    """The launch that a kernel cell states (`harness.analysis.kernels`); None unless all of it."""
+    workload = cell.config.get("workload") or {}
+    if workload.get("kind") != KERNEL:
+        return None
+    parts = [workload.get(n) for n in ("rows", "prefix_length", "q_heads", "kv_heads", "head_dim")]
+    if any(part is None for part in parts):
+        return None
+    b, l_p, h_q, h_kv, d = (int(part) for part in parts if part is not None)
+    return Shape(b=b, l_p=l_p, h_q=h_q, h_kv=h_kv, d=d)
+
+
+def useful_flop(cell: CellLike) -> float | None:
+    """Useful work of one launch in FLOP: as the cell counts it, else by its shape."""
+    launch = shape_of(cell)
+    return number(cell, "kernel_flop") or (None if launch is None else float(launch.flop))
+
+
 def placement(cell: CellLike) -> Placement | None:
     """A kernel-counter cell as a placement; None for any other cell.
 
     Such a cell has workload.kind `kernel`, workload.layout `paged` or `HOT`, and the metrics
-    kernel_flop (FLOP), kernel_dram_bytes (bytes read) and kernel_wall_s of one launch.
+    kernel_dram_bytes (bytes read) and kernel_wall_s of one launch.
     """
     workload = cell.config.get("workload") or {}
     layout = workload.get("layout")
-    if workload.get("kind") != "kernel" or layout not in ("paged", "HOT"):
+    if workload.get("kind") != KERNEL or layout not in ("paged", "HOT"):
         return None
-    names = ("kernel_flop", "kernel_dram_bytes", "kernel_wall_s")
-    flop, dram_bytes, wall_s = (number(cell, name) for name in names)
+    flop, dram_bytes = useful_flop(cell), number(cell, "kernel_dram_bytes")
+    wall_s = number(cell, "kernel_wall_s")
     if not flop or not dram_bytes or not wall_s:
         return None
     return Placement(str(layout), flop, dram_bytes, wall_s)

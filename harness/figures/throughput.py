@@ -16,7 +16,8 @@ from harness.figures.drawing import Drawing
 from harness.tables.comparison import length_label
 from harness.tables.entries import Measured
 from harness.tables.metrics import BASELINES, OUTPUT
-from harness.tables.sources import CellSource, Point, Sources
+from harness.tables.numbers import Point
+from harness.tables.sources import CellSource, Sources
 
 B = 256
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)

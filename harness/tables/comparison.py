@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from harness.analysis.cells import SYSTEMS
 from harness.tables.entries import Entry, Kind
-from harness.tables.sources import CellSource, Metric, Point, Source, Sources
+from harness.tables.numbers import Metric, Number, Point, Source
+from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table
 
 
@@ -30,7 +31,7 @@ class Comparison:
     number: int
     title: str
     labels: Sequence[Column]
-    metrics: Sequence[Metric]
+    metrics: Sequence[Number]
     rows: Sequence[Row]
     command: str
     notes: Sequence[str] = ()
@@ -41,43 +42,52 @@ class Comparison:
         shown = [(source, metric) for source in every for metric in self._shown(source)]
         columns = [*self.labels]
         columns += [
-            Column(_key(source, metric), metric.title, metric.kind, source.heading, source.key)
+            Column(
+                _key(source, metric),
+                _title(source, metric),
+                metric.kind,
+                source.heading,
+                source.key,
+            )
             for source, metric in shown
         ]
         rows = [self._row(row, shown, every) for row in self.rows]
         return Table(self.number, self.title, columns, rows, self._notes(every))
 
-    def _shown(self, source: Source) -> list[Metric]:
+    def _shown(self, source: Source) -> list[Number]:
         """The metrics a source has columns for; without any cell one column of dashes is enough."""
         shown = [
             metric
             for metric in self.metrics
             if not (source.functional and metric.kind is Kind.RATIO)
-            and (metric.only is None or _role(source) in metric.only)
+            and (metric.only is None or role(source) in metric.only)
         ]
-        empty = isinstance(source, CellSource) and not source.cells
-        return shown[:1] if empty else shown
+        return shown[:1] if _empty(source) else shown
 
     def _row(
-        self, row: Row, shown: Sequence[tuple[Source, Metric]], every: Sequence[Source]
+        self, row: Row, shown: Sequence[tuple[Source, Number]], every: Sequence[Source]
     ) -> dict[str, Entry]:
         entries: dict[str, Entry] = dict(row.labels)
         if "l_p" in entries:
             entries["l_p"] = with_measured_lengths(row, every)
         for source, metric in shown:
             if metric.systems is None or row.point.system in metric.systems:
-                entries[_key(source, metric)] = source.entry(row.point, metric)
+                entries[_key(source, metric)] = metric.entry(source, row.point)
         return entries
 
     def _notes(self, every: Sequence[Source]) -> tuple[str, ...]:
         notes = list(self.notes)
         for source in every:
-            if isinstance(source, CellSource) and source.cells:
-                notes.append(self._source_note(source))
+            if isinstance(source, CellSource) and (note := self._source_note(source)):
+                notes.append(note)
         return tuple(notes)
 
     def _source_note(self, source: CellSource) -> str:
+        if source.functional and not self._shown(source):
+            return f"{source.heading}: a machine without a GPU measures nothing of this."
         places = [place for row in self.rows if (place := source.place(row.point)) is not None]
+        if not places:
+            return ""
         concurrency = {place.b for place in places if place.b is not None}
         at = " at B = " + ", ".join(f"{b:,}" for b in sorted(concurrency)) if concurrency else ""
         if source.functional:
@@ -85,17 +95,29 @@ class Comparison:
                 f"{source.heading}{at}: shows that each system served the scaled-down workload; "
                 "it says nothing about speed, so no ratio is formed."
             )
+        budgets = sorted({place.kv_budget for place in places})
+        at += f"; KV budget {', '.join(budgets)}" if budgets else ""
         return (
             f"{source.heading}{at}: means over runs with [low, high], the 95% bootstrap "
             "interval over runs; without brackets, one run."
         )
 
 
-def _key(source: Source, metric: Metric) -> str:
+def _key(source: Source, metric: Number) -> str:
     return f"{source.key}.{metric.key}"
 
 
-def _role(source: Source) -> str:
+def _empty(source: Source) -> bool:
+    return isinstance(source, CellSource) and not source.cells
+
+
+def _title(source: Source, metric: Number) -> str:
+    """The metric's title; a source without cells has one column, which then names no point."""
+    of_one_point = isinstance(metric, Metric) and metric.at
+    return "any" if _empty(source) and of_one_point else metric.title
+
+
+def role(source: Source) -> str:
     """Which kind of source: paper, measured or functional."""
     if source.functional:
         return "functional"

@@ -18,17 +18,27 @@ class Kind(Enum):
 
     TEXT = "text"
     COUNT = "count"
+    DECIMAL = "number"
+    FRACTION = "fraction"
     THROUGHPUT = "tok/s"
     RATIO = "x"
+    MICROSECONDS = "µs"
     MILLISECONDS = "ms"
     SECONDS = "s"
+    PERCENT = "%"
+    MEGABYTES = "MB"
+    GIGABYTES = "GB"
+    BANDWIDTH = "GB/s"
+    TERAFLOPS = "TFLOP/s"
+    INTENSITY = "FLOP/byte"
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A number of the paper, kept as printed there."""
+    """A number of the paper, kept as printed there. `kind` where it is not the column's."""
 
     text: str
+    kind: Kind | None = None
 
     @property
     def value(self) -> float:
@@ -41,10 +51,14 @@ class Printed:
 
 @dataclass(frozen=True)
 class Measured:
-    """A number from cells: the estimate and the ids of the cells behind it."""
+    """A number from cells: the estimate and the ids of the cells behind it.
+
+    kind: what the number is, where it is not what its column says (a table of quantities).
+    """
 
     estimate: Estimate
     cells: tuple[str, ...]
+    kind: Kind | None = None
 
 
 @dataclass(frozen=True)
@@ -64,11 +78,21 @@ Entry: TypeAlias = str | Printed | Measured | Missing | Blank
 # Decimals that are never exceeded: below these a difference says nothing about serving.
 _MOST_DECIMALS = {
     Kind.COUNT: 0,
+    Kind.DECIMAL: 1,
+    Kind.FRACTION: 3,
     Kind.THROUGHPUT: 0,
     Kind.RATIO: 2,
+    Kind.MICROSECONDS: 2,
     Kind.MILLISECONDS: 1,
     Kind.SECONDS: 3,
+    Kind.PERCENT: 3,
+    Kind.MEGABYTES: 1,
+    Kind.GIGABYTES: 2,
+    Kind.BANDWIDTH: 0,
+    Kind.TERAFLOPS: 2,
+    Kind.INTENSITY: 2,
 }
+_SIGNS = {Kind.RATIO: TIMES, Kind.PERCENT: "%", Kind.MEGABYTES: " MB", Kind.GIGABYTES: " GB"}
 # One run states no spread; runs of one cell differ by up to ten percent: three digits are generous.
 _DIGITS_OF_ONE_RUN = 3
 
@@ -86,7 +110,7 @@ def decimals(estimate: Estimate, kind: Kind) -> int:
     if estimate.runs > 1 and estimate.half_width > 0:
         return min(most, -_place(estimate.half_width))
     if estimate.value == 0:
-        return most
+        return 0 if kind is Kind.PERCENT else most
     return min(most, _DIGITS_OF_ONE_RUN - 1 - _place(estimate.value))
 
 
@@ -95,7 +119,7 @@ def _rounded(value: float, places: int) -> str:
 
 
 def _sign(kind: Kind) -> str:
-    return TIMES if kind is Kind.RATIO else ""
+    return _SIGNS.get(kind, "")
 
 
 def _with_separators(text: str) -> str:
@@ -108,10 +132,11 @@ def write(entry: Entry, kind: Kind) -> str:
     match entry:
         case str():
             return entry
-        case Printed(text):
-            return _with_separators(text) + (_sign(kind) if not math.isnan(entry.value) else "")
-        case Measured(estimate, _):
-            return _write_estimate(estimate, kind)
+        case Printed(text, own):
+            sign = _sign(own or kind)
+            return _with_separators(text) + ("" if math.isnan(entry.value) else sign)
+        case Measured(estimate, _, own):
+            return _write_estimate(estimate, own or kind)
         case Missing(_):
             return DASH
         case Blank():

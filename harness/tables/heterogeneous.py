@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness import paper
+from harness.tables import budgets
 from harness.tables.comparison import Row, system_label
 from harness.tables.metrics import BASELINES
-from harness.tables.sources import Point
+from harness.tables.numbers import Point
 
 B = 256
 COMMAND = "make reproduce"
@@ -25,3 +26,10 @@ def rows(order: Sequence[int] = tuple(PREFIXES)) -> list[Row]:
         for k in order
         for system in BASELINES
     ]
+
+
+def rows_by_budget() -> list[Row]:
+    """The same rows at each KV budget; the label columns are budget, k, l_p and system."""
+    return budgets.ordered(
+        [pair for row in rows() for pair in budgets.rows(dict(row.labels), row.point)]
+    )

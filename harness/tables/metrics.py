@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.tables.entries import Kind
-from harness.tables.sources import Metric
+from harness.tables.numbers import Metric
 
 MEASURED_ONLY = frozenset({"measured", "functional"})
 FUNCTIONAL_ONLY = frozenset({"functional"})
+GPU_ONLY = frozenset({"measured"})
+NOT_CPU = frozenset({"paper", "measured"})
+"""What says something about speed: a CPU source has no such column."""
 BASELINES = ("sglang_default", "sglang_cascade", "granikv")
 """The paper's three systems, in its order (§4.3)."""
 
@@ -19,3 +24,8 @@ TTFT_SCHEDULED_P50 = Metric(
 )
 TO_DEFAULT = Metric("output_tok_s", "× SGL", Kind.RATIO, baseline="sglang_default")
 TO_CASCADE = Metric("output_tok_s", "× SGL-C", Kind.RATIO, baseline="sglang_cascade")
+
+
+def of_granikv(metric: Metric) -> Metric:
+    """The metric in GraniKV's rows alone, as the paper prints its ratios."""
+    return replace(metric, systems=frozenset({"granikv"}))

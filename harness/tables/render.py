@@ -10,6 +10,8 @@ from harness.tables.escape import latex, markdown
 from harness.tables.table import Column, Table
 
 _WIDE = 9
+_LONG = 45
+"""Rows that fit one page; longer tables are broken over pages."""
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -91,26 +93,58 @@ def _latex_size(columns: Sequence[Column]) -> str:
 
 
 def to_latex(table: Table) -> str:
-    r"""A table environment for `\usepackage{booktabs}`; no other package is needed."""
+    r"""A table for `\usepackage{booktabs}`; one longer than a page also needs `longtable`."""
     grid, reasons = _written(table, latex, lambda n: rf"\textsuperscript{{{n}}}")
-    shape = "".join("l" if column.kind is Kind.TEXT else "r" for column in table.columns)
     small = [rf"\textsuperscript{{{n}}} {latex(reason)}" for n, reason in enumerate(reasons, 1)]
     small += [latex(note) for note in table.notes]
-    parts = [
+    below = [rf"\par\smallskip{{\footnotesize {line}\par}}" for line in small]
+    body = [" & ".join(line) + r" \\" for line in grid]
+    parts = _long(table, body, below) if len(grid) > _LONG else _short(table, body, below)
+    return "\n".join(parts) + "\n"
+
+
+def _shape(table: Table) -> str:
+    return "".join("l" if column.kind is Kind.TEXT else "r" for column in table.columns)
+
+
+def _caption(table: Table) -> str:
+    return rf"\caption{{{latex(table.title)}}}\label{{tab:{table.stem}}}"
+
+
+def _short(table: Table, body: Sequence[str], below: Sequence[str]) -> list[str]:
+    return [
         r"% needs \usepackage{booktabs}",
         r"\begin{table}[htbp]",
         r"\centering",
         _latex_size(table.columns),
-        rf"\caption{{{latex(table.title)}}}",
-        rf"\label{{tab:{table.stem}}}",
-        rf"\begin{{tabular}}{{{shape}}}",
+        _caption(table),
+        rf"\begin{{tabular}}{{{_shape(table)}}}",
         r"\toprule",
         *_latex_heads(table.columns),
         r"\midrule",
-        *(" & ".join(line) + r" \\" for line in grid),
+        *body,
         r"\bottomrule",
         r"\end{tabular}",
-        *(rf"\par\smallskip{{\footnotesize {line}\par}}" for line in small),
+        *below,
         r"\end{table}",
     ]
-    return "\n".join(parts) + "\n"
+
+
+def _long(table: Table, body: Sequence[str], below: Sequence[str]) -> list[str]:
+    heads = [r"\toprule", *_latex_heads(table.columns), r"\midrule"]
+    return [
+        r"% needs \usepackage{booktabs,longtable}",
+        "{" + _latex_size(table.columns),
+        rf"\begin{{longtable}}{{{_shape(table)}}}",
+        _caption(table) + r" \\",
+        *heads,
+        r"\endfirsthead",
+        *heads,
+        r"\endhead",
+        r"\bottomrule",
+        r"\endlastfoot",
+        *body,
+        r"\end{longtable}",
+        *below,
+        "}",
+    ]

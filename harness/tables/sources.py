@@ -3,111 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
-from harness import paper
-from harness.analysis import statistics
-from harness.analysis.cells import (
-    CellLike,
-    Standing,
-    by_hardware,
-    number,
-    setting,
-    standing,
-    variant,
-)
-from harness.tables.entries import Blank, Entry, Kind, Measured, Missing, Printed
+from harness.analysis import derived, statistics
+from harness.analysis.cells import CellLike, Standing, by_hardware, setting, standing, variant
+from harness.tables.entries import Entry, Measured, Missing
+from harness.tables.numbers import HEADLINE_B, STAND_IN, Metric, Point, Source
+from harness.tables.printed import PaperSource
+
+Runs: TypeAlias = list[tuple[float, str]]
+"""Values of one number with the ids of their cells, one a repetition."""
 
 FUNCTIONAL_TITLE = "functional check, tiny model on the CPU"
-STAND_IN = paper.LLAMA_8B
-"""The configuration whose rows show a CPU cell: the tiny model is a Llama on one rank."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One row's place: what was served by which system, in the paper's terms.
-
-    l_p: the paper's prefix length in tokens, None where the prefixes differ in length.
-    """
-
-    config: str
-    system: str
-    workload: str
-    b: int
-    l_p: int | None = None
-    k: int = 1
-
-    def matches(self, at: Standing) -> bool:
-        """Whether a cell belongs here. A CPU cell's model and B are not asked: both are scaled."""
-        if at.system != self.system or at.kind != self.workload or at.k != self.k:
-            return False
-        lengths_match = at.unequal if self.l_p is None else at.paper_lengths == (self.l_p,) * self.k
-        if not lengths_match:
-            return False
-        if at.functional:
-            return self.config == STAND_IN
-        return at.model == self.config and at.b == self.b
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One number of a row. `baseline` makes it a ratio of `name` to that system's.
-
-    systems: which systems have it (None: all). only: roles of the
-    sources that show it, of paper, measured and functional (None: all).
-    printed_as: its name in `results/paper/`, where that differs.
-    """
-
-    name: str
-    title: str
-    kind: Kind
-    baseline: str | None = None
-    systems: frozenset[str] | None = None
-    only: frozenset[str] | None = None
-    printed_as: str | None = None
-
-    @property
-    def key(self) -> str:
-        """Name of the number in frames: the metric's, or `ratio_to_<baseline>`."""
-        return self.name if self.baseline is None else f"ratio_to_{self.baseline}"
-
-
-class Source(Protocol):
-    """One group of columns."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def heading(self) -> str: ...
-    @property
-    def functional(self) -> bool: ...
-    def entry(self, point: Point, metric: Metric) -> Entry: ...
-
-
-@dataclass(frozen=True)
-class PaperSource:
-    """The numbers printed in one table of the paper; never computed, so they read as printed."""
-
-    table: int
-    key: str = "paper"
-    heading: str = f"paper ({paper.HARDWARE})"
-    functional: bool = False
-
-    def entry(self, point: Point, metric: Metric) -> Entry:
-        """The printed number; blank where the paper has none."""
-        rows = paper.table(self.table)
-        rows = rows[(rows["config"] == point.config) & (rows["system"] == point.system)]
-        rows = rows[rows["metric"] == (metric.printed_as or metric.key)]
-        rows = rows[(rows["b"] == point.b).fillna(True).astype(bool)]
-        if point.l_p is not None:
-            rows = rows[(rows["l_p"] == point.l_p).fillna(False).astype(bool)]
-        rows = rows[(rows["k"] == point.k).fillna(point.k == 1).astype(bool)]
-        if rows.empty:
-            return Blank()
-        if len(rows) > 1:
-            raise paper.PaperError(f"table {self.table}: {len(rows)} numbers for {point}")
-        return Printed(str(rows["printed"].iloc[0]))
 
 
 @dataclass(frozen=True)
@@ -124,23 +32,42 @@ class CellSource:
     functional: bool
     cells: Sequence[tuple[Standing, CellLike]]
     absent: str
+    _places: dict[Point, list[CellLike]] = field(default_factory=dict, compare=False, repr=False)
+    _shown: dict[Point, list[CellLike]] = field(default_factory=dict, compare=False, repr=False)
 
     def entry(self, point: Point, metric: Metric) -> Entry:
         """The measured number, or a dash with its reason."""
+        return self.compute(lambda: self._of_metric(point, metric))
+
+    def _of_metric(self, point: Point, metric: Metric) -> Measured:
+        runs = self.runs(point, metric.name)
+        if metric.baseline is None:
+            return self.mean(runs)
+        return self.ratio(runs, self.runs(replace(point, system=metric.baseline), metric.name))
+
+    def compute(self, build: Callable[[], Entry]) -> Entry:
+        """What `build` gives, or a dash with the reason of the LookupError or ValueError in it."""
         try:
-            runs = self._runs(point, metric.name)
-            if metric.baseline is None:
-                return Measured(statistics.mean([value for value, _ in runs]), _ids(runs))
-            base_runs = self._runs(replace(point, system=metric.baseline), metric.name)
-            estimate = statistics.ratio([v for v, _ in runs], [v for v, _ in base_runs])
+            return build()
         except (LookupError, ValueError) as reason:
             return Missing(str(reason.args[0]))
-        return Measured(estimate, _ids(runs) + _ids(base_runs))
+
+    def mean(self, runs: Runs) -> Measured:
+        """Mean over runs."""
+        return Measured(statistics.mean([value for value, _ in runs]), ids(runs))
+
+    def ratio(self, top: Runs, bottom: Runs) -> Measured:
+        """Ratio of means over runs. Raises ValueError for a baseline of zero."""
+        estimate = statistics.ratio([v for v, _ in top], [v for v, _ in bottom])
+        return Measured(estimate, ids(top) + ids(bottom))
 
     def shown(self, point: Point) -> list[CellLike]:
         """The cells behind a point's numbers, valid or not: one setting, one variant."""
-        in_setting = [(standing(cell), cell) for cell in self._place(point)]
-        return _largest([(at, c) for at, c in in_setting if point.matches(at)], variant)
+        if point not in self._shown:
+            in_setting = [(standing(cell), cell) for cell in self._place(point)]
+            fitting = [(at, cell) for at, cell in in_setting if point.matches(at)]
+            self._shown[point] = _largest(fitting, variant)
+        return self._shown[point]
 
     def place(self, point: Point) -> Standing | None:
         """Lengths and B of a point's cells, whatever their system; None without any."""
@@ -149,45 +76,64 @@ class CellSource:
 
     def _place(self, point: Point) -> list[CellLike]:
         """The cells of a point in its one setting, chosen over all systems to be comparable."""
-        any_system = [
-            (at, c) for at, c in self.cells if replace(point, system=at.system).matches(at)
-        ]
-        return _largest(any_system, setting)
+        anywhere = replace(point, system="", case=None)
+        if anywhere not in self._places:
+            any_system = [
+                (at, c) for at, c in self.cells if replace(point, system=at.system).matches(at)
+            ]
+            self._places[anywhere] = _largest(any_system, setting)
+        return self._places[anywhere]
 
-    def _runs(self, point: Point, metric: str) -> list[tuple[float, str]]:
+    def runs(self, point: Point, metric: str) -> Runs:
+        """The values behind a number. Raises LookupError with the reason where there is none."""
         cells = self.shown(point)
         if not cells:
-            if self.functional and point.config != STAND_IN:
-                raise LookupError(f"the tiny model stands in the {STAND_IN} rows only")
-            raise LookupError(self.absent)
+            raise LookupError(self._absence(point))
         valid = [cell for cell in cells if cell.valid]
         if not valid:
             raise LookupError(f"cell {cells[0].id} is not valid: {'; '.join(cells[0].reasons)}")
-        runs = [(value, cell.id) for cell in valid if (value := number(cell, metric)) is not None]
-        if not runs:
+        found = [
+            (value, cell.id) for cell in valid if (value := derived.value(cell, metric)) is not None
+        ]
+        if not found:
             raise LookupError(f"cell {valid[0].id} has no {metric}")
-        return runs
+        return found
+
+    def _absence(self, point: Point) -> str:
+        if self.functional and point.config != STAND_IN:
+            return f"the tiny model stands in the {STAND_IN} rows only"
+        if self.functional and point.b != HEADLINE_B and self.place(point) is None:
+            return f"a CPU cell that names no other B stands in the B = {HEADLINE_B} rows"
+        if self.functional and dict(point.traits).get("kv_budget", "paper") != "paper":
+            return "a CPU cell, whose memory is scaled, stands in the rows of the paper's budget"
+        return self.absent
 
 
 def _largest(
     cells: Sequence[tuple[Standing, CellLike]], group: Callable[[CellLike], str]
 ) -> list[CellLike]:
-    """The group with the most valid cells; among equals the largest B, then the first name."""
+    """The group nearest to the paper's storage choices, then with the most valid cells.
+
+    Among equals the largest B, then the highest arrival rate, then the first name.
+    """
     groups: dict[str, list[tuple[Standing, CellLike]]] = {}
     for at, cell in cells:
         groups.setdefault(group(cell), []).append((at, cell))
     if not groups:
         return []
 
-    def rank(name: str) -> tuple[int, int, int, str]:
+    def rank(name: str) -> tuple[int, int, int, int, float, str]:
         members = groups[name]
+        first = members[0][0]
         valid = sum(1 for _, cell in members if cell.valid)
-        return (-valid, -len(members), -(members[0][0].b or 0), name)
+        nearest = min(at.deviations for at, _ in members)
+        return (nearest, -valid, -len(members), -(first.b or 0), -first.rate, name)
 
     return [cell for _, cell in groups[min(groups, key=rank)]]
 
 
-def _ids(runs: Sequence[tuple[float, str]]) -> tuple[str, ...]:
+def ids(runs: Runs) -> tuple[str, ...]:
+    """The cells behind runs."""
     return tuple(cell_id for _, cell_id in runs)
 
 

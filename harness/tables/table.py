@@ -92,15 +92,20 @@ class Table:
             "low": math.nan,
             "high": math.nan,
             "runs": 0,
-            "unit": "" if column.kind is Kind.TEXT else column.kind.value,
+            "unit": _unit(column.kind),
             "printed": "" if isinstance(entry, Missing) else write(entry, column.kind),
         }
         match entry:
-            case Printed():
-                line["value"] = entry.value
-            case Measured(estimate, cells):
+            case Printed(_, kind):
+                line |= {"value": entry.value, "unit": _unit(kind or column.kind)}
+            case Measured(estimate, cells, kind):
                 line |= {"value": estimate.value, "low": estimate.low, "high": estimate.high}
                 line |= {"runs": estimate.runs, "cells": " ".join(cells)}
+                line["unit"] = _unit(kind or column.kind)
             case Missing(reason):
                 line["missing"] = reason
         return line
+
+
+def _unit(kind: Kind) -> str:
+    return "" if kind is Kind.TEXT else kind.value

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from harness import paper
 from harness.tables.comparison import Comparison, Row, length_label, system_label
-from harness.tables.metrics import BASELINES, OUTPUT, TO_CASCADE, TO_DEFAULT
-from harness.tables.sources import Metric, Point, Sources
+from harness.tables.metrics import BASELINES, OUTPUT, TO_CASCADE, TO_DEFAULT, of_granikv
+from harness.tables.numbers import Point
+from harness.tables.sources import Sources
 from harness.tables.table import Column, Table
 
 LENGTHS = (4096, 8192, 16384)
 B = 256
-
-_GRANIKV_ONLY = frozenset({"granikv"})
-
-
-def _of_granikv(metric: Metric) -> Metric:
-    return Metric(metric.name, metric.title, metric.kind, metric.baseline, _GRANIKV_ONLY)
 
 
 def _rows() -> list[Row]:
@@ -34,7 +29,7 @@ TABLE = Comparison(
     number=3,
     title="ShareGPT output throughput at B = 256 over the long part of the L_p ladder.",
     labels=(Column("config", "Model / TP"), Column("l_p", "L_p"), Column("system", "System")),
-    metrics=(OUTPUT, _of_granikv(TO_DEFAULT), _of_granikv(TO_CASCADE)),
+    metrics=(OUTPUT, of_granikv(TO_DEFAULT), of_granikv(TO_CASCADE)),
     rows=_rows(),
     command="make reproduce (another model: ARGS=model=qwen25_14b)",
     notes=("Paper: means of three runs. SGL is SGLang default, SGL-C is SGLang-Cascade.",),

@@ -6,7 +6,8 @@ from harness.tables import heterogeneous
 from harness.tables.comparison import Comparison
 from harness.tables.entries import Kind
 from harness.tables.metrics import FUNCTIONAL_ONLY, TO_DEFAULT
-from harness.tables.sources import Metric, Sources
+from harness.tables.numbers import Metric
+from harness.tables.sources import Sources
 from harness.tables.table import Column, Table
 
 # A CPU cell forms no ratio, so its throughput stands in the table instead.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.tables import heterogeneous
+from harness.tables import budgets, heterogeneous
 from harness.tables.comparison import Comparison
 from harness.tables.metrics import (
     OUTPUT,
@@ -19,11 +19,17 @@ TABLE = Comparison(
     number=21,
     title="Heterogeneous-length multi-prefix serving: k prompts of different lengths taken in "
     "turn, 512 requests, Llama-3.1-8B/TP=1, B = 256.",
-    labels=(Column("k", "k"), Column("l_p", "L_p of the classes"), Column("system", "System")),
+    labels=(
+        budgets.LABEL,
+        Column("k", "k"),
+        Column("l_p", "L_p of the classes"),
+        Column("system", "System"),
+    ),
     metrics=(OUTPUT, TO_DEFAULT, TPOT_P50, TPOT_P99, TTFT_P50, TTFT_SCHEDULED_P50),
-    rows=heterogeneous.rows(),
+    rows=heterogeneous.rows_by_budget(),
     command=heterogeneous.COMMAND,
     notes=(
+        budgets.NOTE,
         "GraniKV at f_p = 0.3 (k = 4) and 0.4 (k = 8), so that every slab is admitted.",
         "TTFT counts from sending, as the paper's does; from due time it adds the wait to be sent.",
     ),
@@ -31,5 +37,5 @@ TABLE = Comparison(
 
 
 def build(sources: Sources) -> Table:
-    """Two values of k, three systems; throughput, its ratio to SGLang default, TPOT and TTFT."""
+    """Two budgets, two values of k, three systems; throughput, its ratio, TPOT and TTFT."""
     return TABLE.build(sources)

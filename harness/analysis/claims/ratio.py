@@ -5,7 +5,8 @@ from __future__ import annotations
 from harness.analysis.claims.claim import Claim, Evidence, Result
 from harness.analysis.statistics import Estimate
 from harness.tables.entries import Kind, Measured, Missing, write
-from harness.tables.sources import CellSource, Metric, Point, by_hardware_sources
+from harness.tables.numbers import Metric, Point
+from harness.tables.sources import CellSource, by_hardware_sources
 
 MINIMUM_RUNS = 3
 """Below three runs nothing is known of the spread, so nothing is confirmed or refuted."""

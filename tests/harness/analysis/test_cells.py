@@ -37,7 +37,7 @@ def test_equal_prefixes_by_count() -> None:
 
 def test_another_degree_of_parallelism_is_another_model() -> None:
     cell = gpu_cell("granikv", 1.0, model={"name": "qwen25_14b", "tp": 4})
-    assert cells.standing(cell).model == "qwen25_14b/TP=4"
+    assert cells.standing(cell).model == "Qwen-2.5-14B/TP=4"
 
 
 def test_an_odd_cell_is_read_without_an_error() -> None:
@@ -88,7 +88,7 @@ def test_real_configurations_are_read(experiment: str) -> None:
         hardware = "cpu" if experiment.endswith("_cpu") else "h200"
         chosen = [f"experiment={experiment}", f"hardware={hardware}", "system=granikv"]
         config = compose("config", chosen)
-    plain = OmegaConf.to_container(config, resolve=False)
+    plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
     at = cells.standing(MadeUpCell("x", {str(key): plain[key] for key in plain}, {}))
     assert at.functional is experiment.endswith("_cpu")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -69,11 +70,30 @@ def test_latex() -> None:
         assert text.count(rule) == 1
 
 
+def latex_rows(text: str) -> list[str]:
+    """The lines between the head and the foot, whether the table is one page or several."""
+    if "longtable}{" in text:
+        body = text.partition("\\endlastfoot")[2].partition(r"\end{longtable}")[0]
+    else:
+        body = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0]
+    return [line for line in body.splitlines() if line]
+
+
+def test_a_table_longer_than_a_page_is_broken_over_pages() -> None:
+    many = replace(TABLE, rows=[*TABLE.rows] * 23)
+    text = render.to_latex(many)
+    assert text.startswith(r"% needs \usepackage{booktabs,longtable}")
+    assert text.count(r"\midrule") == 2
+    assert (text.count(r"\begin{longtable}"), text.count(r"\end{longtable}")) == (1, 1)
+    assert len(latex_rows(text)) == 46
+    assert r"\textsuperscript{2} not run" in text
+    assert r"\begin{table}" not in text
+
+
 def test_every_latex_row_has_every_column() -> None:
     for build in registry.builders().values():
         table = build(Sources.of([cpu_cell("granikv", 1.0)], []))
-        body = render.to_latex(table).partition(r"\midrule")[2].partition(r"\bottomrule")[0]
-        rows = [line for line in body.splitlines() if line]
+        rows = latex_rows(render.to_latex(table))
         assert len(rows) == len(table.rows)
         for row in rows:
             assert row.endswith(r" \\")

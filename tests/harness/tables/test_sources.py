@@ -9,7 +9,9 @@ import pytest
 from harness import paper
 from harness.tables.entries import Blank, Measured, Missing, Printed
 from harness.tables.metrics import OUTPUT, TO_CASCADE, TO_DEFAULT, TPOT_P99
-from harness.tables.sources import CellSource, PaperSource, Point, Sources
+from harness.tables.numbers import Point
+from harness.tables.printed import PaperSource
+from harness.tables.sources import CellSource, Sources
 from tests.harness.analysis.made_up import MadeUpCell, cpu_cell, gpu_cell
 
 ROW = Point(paper.LLAMA_8B, "granikv", "sharegpt", 256, 16384)

@@ -1,0 +1,14 @@
+"""Table 10: ShareGPT over L_p and B at saturation on Qwen-2.5-14B/TP=2 (B.2)."""
+
+from __future__ import annotations
+
+from harness.tables import grid
+from harness.tables.sources import Sources
+from harness.tables.table import Table
+
+TABLE = grid.sharegpt(10)
+
+
+def build(sources: Sources) -> Table:
+    """Six lengths, six B, three systems; throughput, its ratio, TPOT and TTFT."""
+    return TABLE.build(sources)
