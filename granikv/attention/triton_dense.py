@@ -1,0 +1,287 @@
+"""The fused dense backend: each slab range read once for all its rows, by our own kernels (§3.5).
+
+`DenseStep` is what a serving engine holds: buffers at fixed addresses, a plan that is data, and
+three launches a layer that can be captured. `TritonDenseBackend` puts it behind the interface that
+the other backends have.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from granikv.attention.interface import DecodeBackend, StepInputs
+from granikv.attention.kernels import worklist
+from granikv.attention.kernels.config import (
+    PrefixConfig,
+    Shape,
+    SuffixConfig,
+    prefix_config,
+    suffix_config,
+)
+from granikv.attention.kernels.dense_prefix import dense_prefix
+from granikv.attention.kernels.merge import merge
+from granikv.attention.kernels.paged_suffix import PART_FIELDS, paged_suffix, part_limit, snapshot
+from granikv.attention.layout import segment_levels
+from granikv.attention.numerics import group_size
+from granikv.plan import DecodePlan, PagedRange, Segment
+
+_STAGED = 3
+"""Host buffers in turn, so that planning a step need not wait for the last one's upload."""
+
+
+class _Upload:
+    """One host buffer, and when the copy out of it has ended."""
+
+    def __init__(self, length: int, device: torch.device) -> None:
+        on_gpu = device.type == "cuda"
+        self.host = torch.zeros(length, dtype=torch.int32, pin_memory=on_gpu)
+        self._copied = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]
+
+    def wait(self) -> None:
+        """Return once the buffer may be written again."""
+        if self._copied is not None:
+            self._copied.synchronize()
+
+    def send(self, target: Tensor, length: int) -> None:
+        """Copy the first `length` elements in the current stream, without waiting."""
+        target[:length].copy_(self.host[:length], non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()
+
+
+class DenseStep:
+    """Buffers and plan of the decode steps of one model, for batches of up to `rows` rows.
+
+    A step: `plan` (host), `snapshot` (one small launch, after the page table is written and before
+    the layers run), then `attend` for each layer. What `plan` and `snapshot` write is read by the
+    launches of `attend` when they run, so `attend` may be captured once and replayed for every
+    step; its launches depend on the number of rows given to it alone.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        rows: int,
+        tokens: int,
+        device: torch.device,
+        depth: int = 4,
+        prefix: PrefixConfig | None = None,
+        suffix: SuffixConfig | None = None,
+    ) -> None:
+        """Allocate the buffers.
+
+        rows    largest batch
+        tokens  most tokens of one step that no segment covers
+        depth   segments that a row reads, on average
+        """
+        self.shape = shape
+        self.rows = rows
+        self.prefix = prefix or prefix_config(shape, rows, device)
+        self.suffix = suffix or suffix_config(shape, device)
+        suffix_parts = part_limit(rows, shape, self.suffix)
+        self._tiling = worklist.Tiling(
+            shape.kv_heads,
+            shape.group,
+            self.prefix.block_m,
+            self.prefix.block_n,
+            self.prefix.programs,
+            first_part=suffix_parts,
+        )
+        self._capacity = worklist.Capacity.for_rows(rows, self._tiling, depth)
+        length = worklist.buffer_length(self._capacity, self._tiling)
+        self._uploads = [_Upload(length, device) for _ in range(_STAGED)]
+        self._turn = 0
+        self._work = torch.zeros(length, dtype=torch.int32, device=device)
+        self._on_device = worklist.split(self._work, self._capacity, self._tiling)
+        self._plan: DecodePlan | None = None
+        self._covered = 0
+        self._slots = torch.zeros(max(tokens, 1), dtype=torch.int32, device=device)
+        self._suffix_parts = torch.zeros(
+            (max(suffix_parts, 1), PART_FIELDS), dtype=torch.int32, device=device
+        )
+        self._suffix_ptr = torch.zeros(rows + 1, dtype=torch.int32, device=device)
+        parts = suffix_parts + self._capacity.parts
+        self.part_out = torch.empty((parts, shape.heads, shape.d_v), device=device)
+        self.part_lse = torch.empty((parts, shape.heads), device=device)
+
+    def plan(self, plan: DecodePlan) -> None:
+        """Make `plan` the one that the next launches follow; does nothing when it is already.
+
+        Host work and one upload in the current stream; the device is not waited for.
+
+        Raises:
+            WorkListOverflow: it does not fit; the plan before stays in force.
+            ValueError: a segment lies on ordinary pages.
+        """
+        if plan is self._plan:
+            return
+        upload = self._uploads[self._turn]
+        upload.wait()
+        counts = worklist.fill(
+            plan,
+            self._tiling,
+            self._capacity,
+            worklist.split(upload.host.numpy(), self._capacity, self._tiling),
+        )
+        used = worklist.used_length(counts, self._capacity, self._tiling)
+        upload.send(self._work, used)
+        self._turn = (self._turn + 1) % _STAGED
+        self._plan = plan
+        self._covered = sum(len(s.rows) * s.length for s in plan.segments)
+
+    def snapshot(
+        self, page_table: Tensor, table_rows: Tensor, seq_lens: Tensor, tokens: int
+    ) -> None:
+        """Copy out of the page table what the layers of this step will read.
+
+        page_table  [requests, context] int32 or int64; table_rows [n] its row of each batch row;
+        seq_lens    [n] int32 or int64 on the device; rows may exceed the plan's (graph filler)
+        tokens      the sum of seq_lens, or more, as the host knows it
+
+        Raises ValueError when the step has more uncovered tokens than there is room for.
+        """
+        rows = seq_lens.numel()
+        if tokens - self._covered > self._slots.numel() or rows > self.rows:
+            raise ValueError(
+                f"{rows} rows with {tokens - self._covered} tokens outside slabs exceed the room "
+                f"for {self.rows} rows and {self._slots.numel()} tokens"
+            )
+        work = self._on_device
+        snapshot(
+            page_table,
+            table_rows,
+            seq_lens,
+            work.covered,
+            work.layout,
+            work.gap_ptr,
+            work.gaps,
+            self._slots,
+            self._suffix_parts,
+            self._suffix_ptr,
+            rows,
+            self.shape,
+            self.suffix,
+        )
+
+    def attend(
+        self, q: Tensor, k_cache: Tensor, v_cache: Tensor, out: Tensor, scale: float
+    ) -> None:
+        """One layer of the step: out [n, H_q, d_v] from q [n, H_q, d] and the layer's cache.
+
+        n is that of the last `snapshot`. Last dimensions must be contiguous.
+        """
+        self.attend_prefix(q, k_cache, v_cache, scale)
+        self.attend_suffix(q, k_cache, v_cache, scale)
+        self.merge(out)
+
+    def attend_prefix(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float) -> None:
+        """The slabs' parts of `attend`."""
+        dense_prefix(
+            q,
+            k_cache,
+            v_cache,
+            self._on_device.program_ptr,
+            self._on_device.items,
+            self._on_device.rows,
+            self.part_out,
+            self.part_lse,
+            scale,
+            self.shape,
+            self.prefix,
+        )
+
+    def attend_suffix(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float) -> None:
+        """The other slots' parts of `attend`."""
+        paged_suffix(
+            q,
+            k_cache,
+            v_cache,
+            self._slots,
+            self._suffix_parts,
+            self._suffix_ptr,
+            self.part_out,
+            self.part_lse,
+            q.shape[0],
+            scale,
+            self.shape,
+            self.suffix,
+        )
+
+    def merge(self, out: Tensor) -> None:
+        """The parts of each row into out [n, H_q, d_v]."""
+        merge(
+            self.part_out,
+            self.part_lse,
+            self._suffix_ptr,
+            self._on_device.part_ptr,
+            self._on_device.parts,
+            out,
+            self.shape,
+        )
+
+
+class TritonDenseBackend(DecodeBackend):
+    """The kernels on any step; a segment on ordinary pages is refused with ValueError.
+
+    Needs a CUDA device, or TRITON_INTERPRET=1 in the environment before triton is imported. K and V
+    widths must be powers of two from 16 on.
+    """
+
+    name = "dense_triton"
+
+    def decode(
+        self, q: Tensor, k_cache: Tensor, v_cache: Tensor, step: StepInputs, scale: float
+    ) -> Tensor:
+        group = group_size(q, k_cache)
+        shape = Shape(k_cache.shape[1], group, q.shape[2], v_cache.shape[2], q.dtype)
+        out = torch.empty(*q.shape[:2], shape.d_v, dtype=q.dtype, device=q.device)
+        if not q.shape[0]:
+            return out
+        if scale <= 0.0:
+            raise ValueError(f"the softmax scale must be positive, not {scale}")
+        _check_slabs(step, k_cache.shape[0])
+        prepared = step.once(f"dense_triton {shape}", lambda s: _prepare(s, shape))
+        prepared.attend(q, k_cache, v_cache, out, scale)
+        return out
+
+
+def _check_slabs(step: StepInputs, slots: int) -> None:
+    for level in segment_levels(step):
+        for read in level:
+            base, length = read.segment.base, read.segment.length
+            if base is not None and (base < 0 or base + length > slots):
+                raise ValueError(
+                    f"the slab at slots {base}..{base + length} ends past the cache of "
+                    f"{slots} slots"
+                )
+
+
+def _prepare(step: StepInputs, shape: Shape) -> DenseStep:
+    device = step.page_table.device
+    plan = plan_of(step)
+    rows = len(step.seq_lens)
+    depth = -(-plan.segment_rows // rows) + 1
+    dense = DenseStep(shape, rows, sum(step.seq_lens), device, depth)
+    dense.plan(plan)
+    table_rows = torch.arange(rows, dtype=torch.int32, device=device)
+    seq_lens = torch.tensor(step.seq_lens, dtype=torch.int32, device=device)
+    dense.snapshot(step.page_table, table_rows, seq_lens, sum(step.seq_lens))
+    return dense
+
+
+def plan_of(step: StepInputs) -> DecodePlan:
+    """The plan that says what `step` says."""
+    segments = sorted((s for s in step.segments if s.length), key=lambda s: s.p0)
+    ends = [0] * len(step.seq_lens)
+    paged: list[list[PagedRange]] = [[] for _ in ends]
+    planned = []
+    for segment in segments:
+        rows = [int(row) for row in segment.rows.tolist()]
+        for row in rows:
+            if segment.p0 > ends[row]:
+                paged[row].append(PagedRange(ends[row], segment.p0))
+            ends[row] = segment.p0 + segment.length
+        planned.append(Segment(segment.base, segment.p0, segment.length, tuple(rows)))
+    ranges = [(*before, PagedRange(end, None)) for before, end in zip(paged, ends, strict=True)]
+    return DecodePlan(len(ends), tuple(planned), tuple(ranges))

@@ -1,0 +1,350 @@
+"""The Triton kernels at small shapes against the float32 reference, over poisoned caches.
+
+On a GPU they run compiled. Elsewhere `test_kernels_interpreted.py` runs this file in a process of
+its own, since Triton decides at import whether it interprets.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from torch import Tensor
+
+from granikv.attention import Partial, Segment, StepInputs
+from granikv.attention import merge as merge_reference
+from granikv.plan import DecodePlan, PagedRange
+from granikv.plan import Segment as PlannedSegment
+from tests.granikv.attention_cases import TOLERANCE, Case, Shared, build, relative_error
+from tests.granikv.test_attention_backends import LAYOUTS, _random_case
+from tests.granikv.test_attention_offsets import FIRST, _huge_cache
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+if INTERPRETED:
+    from tests.granikv.interpreter import allow_new_numpy
+
+    allow_new_numpy()
+DEVICE = torch.device("cpu" if INTERPRETED or not torch.cuda.is_available() else "cuda")
+
+pytestmark = [
+    pytest.mark.skipif(
+        DEVICE.type == "cpu" and not INTERPRETED, reason="test_kernels_interpreted.py runs these"
+    ),
+    *([pytest.mark.gpu] if DEVICE.type == "cuda" else []),
+]
+
+from granikv.attention.kernels.config import Shape  # noqa: E402 - after the interpreter is set up
+from granikv.attention.kernels.merge import merge  # noqa: E402
+from granikv.attention.kernels.relocate import Relocator  # noqa: E402
+from granikv.attention.kernels.worklist import WorkListOverflow  # noqa: E402
+from granikv.attention.triton_dense import DenseStep, TritonDenseBackend, plan_of  # noqa: E402
+
+HALF_TOLERANCE = 4e-3
+BACKEND = TritonDenseBackend()
+
+
+def on_device(case: Case) -> Case:
+    """The case's tensors on the device under test; a GPU test compares with the CPU's reference."""
+    step = case.step
+    segments = tuple(Segment(s.base, s.p0, s.length, s.rows.to(DEVICE)) for s in step.segments)
+    return Case(
+        case.q.to(DEVICE),
+        case.k_cache.to(DEVICE),
+        case.v_cache.to(DEVICE),
+        StepInputs(step.page_table.to(DEVICE), step.seq_lens, segments),
+        case.scale,
+    )
+
+
+def assert_matches(case: Case) -> None:
+    actual = on_device(case).decode(BACKEND)
+    assert actual.dtype == case.q.dtype
+    assert actual.shape == (*case.q.shape[:2], case.v_cache.shape[2])
+    tolerance = TOLERANCE[torch.float32] if case.q.dtype == torch.float32 else HALF_TOLERANCE
+    assert relative_error(actual.cpu(), case.expected()) <= tolerance
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout: str) -> None:
+    assert_matches(build(*LAYOUTS[layout]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_steps(seed: int) -> None:
+    assert_matches(_random_case(seed))
+
+
+# The interpreter multiplies bfloat16 as integers, so bfloat16 waits for a GPU.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(
+    ("group", "kv_heads", "d"),
+    [(1, 8, 32), (2, 4, 64), (4, 2, 128), (5, 1, 64), (7, 2, 32), (8, 1, 128)],
+)
+def test_groups_and_widths(group: int, kv_heads: int, d: int, dtype: torch.dtype) -> None:
+    heads = (group * kv_heads, kv_heads)
+    assert_matches(build(*LAYOUTS["nested"], heads=heads, d=d, dtype=dtype, seed=group))
+
+
+def test_softmax_near_one_hot() -> None:
+    case = build(*LAYOUTS["nested"])
+    for row, position in enumerate((7, 70, 120, 149)):
+        slot = case.step.page_table[row, position].long()
+        case.q[row] = 300.0 * case.k_cache[slot].repeat_interleave(2, dim=0)
+    assert_matches(case)
+
+
+def test_scores_far_below_zero() -> None:
+    case = build(*LAYOUTS["one prefix"])
+    case.k_cache.copy_(case.k_cache.abs())
+    case.q.copy_(-1000.0 * case.q.abs())
+    assert_matches(case)
+
+
+def test_strided_inputs() -> None:
+    """q as a slice of a fused projection, caches as every other layer of one buffer."""
+    case = on_device(build(*LAYOUTS["nested"]))
+    wide = torch.full((*case.q.shape[:2], 80), torch.nan, device=DEVICE)
+    wide[..., 16:48] = case.q
+    caches = torch.full((case.k_cache.shape[0], 2, *case.k_cache.shape[1:]), torch.nan)
+    caches = caches.to(DEVICE)
+    caches[:, 1] = case.k_cache
+    strided = Case(wide[..., 16:48], caches[:, 1], case.v_cache, case.step, case.scale)
+    assert torch.equal(strided.decode(BACKEND), case.decode(BACKEND))
+
+
+def test_inputs_are_left_alone() -> None:
+    case = on_device(build(*LAYOUTS["nested"]))
+    tensors = (case.q, case.k_cache, case.v_cache, case.step.page_table)
+    before = [t.clone() for t in tensors]
+    first = case.decode(BACKEND)
+    assert torch.equal(first, case.decode(BACKEND)), "a second layer of the step differs"
+    for old, new in zip(before, tensors, strict=True):
+        torch.testing.assert_close(old, new, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_slab_one_slot_off_is_noticed() -> None:
+    case = build(*LAYOUTS["one prefix"])
+    case.k_cache.nan_to_num_(0.1)
+    case.v_cache.nan_to_num_(0.1)
+    (s,) = case.step.segments
+    assert s.base is not None
+    shifted = Segment(s.base + 1, s.p0, s.length, s.rows)
+    case.step = StepInputs(case.step.page_table, case.step.seq_lens, (shifted,))
+    with pytest.raises(AssertionError):
+        assert_matches(case)
+
+
+def test_slots_past_32_bit_offsets() -> None:
+    rows, prefix, suffix = 3, 40, 5
+    base, cold = FIRST + 7, FIRST + 64
+    table = torch.empty(rows, prefix + suffix, dtype=torch.int32)
+    table[:, :prefix] = torch.arange(base, base + prefix)
+    table[:, prefix:] = cold + torch.arange(rows * suffix).view(rows, suffix)
+    segment = Segment(base, 0, prefix, torch.arange(rows))
+    g = torch.Generator().manual_seed(0)
+    k_cache, v_cache = _huge_cache().view(torch.float16), _huge_cache().view(torch.float16)
+    for cache in (k_cache, v_cache):
+        cache[base:] = torch.randn(cache[base:].shape, generator=g)
+    q = torch.randn(rows, 16, k_cache.shape[2], generator=g).half()
+    step = StepInputs(table, [prefix + suffix] * rows, (segment,))
+    assert_matches(Case(q, k_cache, v_cache, step, q.shape[2] ** -0.5))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("pages", "contiguous slabs only"),
+        ("heads", "3 query heads are no multiple of 2 KV heads"),
+        ("slab", r"slab .* ends past the cache"),
+        ("scale", "scale must be positive"),
+    ],
+)
+def test_refusals(change: str, message: str) -> None:
+    case = on_device(build(*LAYOUTS["one prefix"], slabs=change != "pages"))
+    if change == "heads":
+        case.q = case.q[:, :3]
+    if change == "slab":
+        outside = Segment(case.k_cache.shape[0] - 100, 0, 128, torch.arange(6))
+        case.step = StepInputs(case.step.page_table, case.step.seq_lens, (outside,))
+    if change == "scale":
+        case.scale = 0.0
+    with pytest.raises(ValueError, match=message):
+        case.decode(BACKEND)
+
+
+class Server:
+    """A DenseStep as an engine holds it: one for every step, its parts poisoned before each."""
+
+    def __init__(
+        self, rows: int, tokens: int, heads: tuple[int, int] = (4, 2), d: int = 32
+    ) -> None:
+        shape = Shape(heads[1], heads[0] // heads[1], d, d, torch.float32)
+        self.step = DenseStep(shape, rows, tokens, DEVICE)
+
+    def decode(self, case: Case, plan: DecodePlan | None = None) -> Tensor:
+        case = on_device(case)
+        lens = case.step.seq_lens
+        self.step.part_out.fill_(torch.nan)
+        self.step.part_lse.fill_(torch.nan)
+        self.step.plan(plan or plan_of(case.step))
+        rows = torch.arange(len(lens), device=DEVICE)
+        self.step.snapshot(case.step.page_table, rows, torch.tensor(lens, device=DEVICE), sum(lens))
+        out = torch.full_like(case.q, torch.nan)
+        self.step.attend(case.q, case.k_cache, case.v_cache, out, case.scale)
+        return out.cpu()
+
+
+def test_one_object_serves_steps_of_changing_composition() -> None:
+    """Failure kinds 5, 7: no plan outlives its step, no part is read that was not written."""
+    server = Server(rows=8, tokens=1600)
+    for name in (
+        "nested",
+        "no segment",
+        "four classes, common head",
+        "a row of no tokens",
+        "nested",
+    ):
+        case = build(*LAYOUTS[name])
+        assert relative_error(server.decode(case), case.expected()) <= TOLERANCE[torch.float32]
+
+
+def test_a_plan_holds_while_rows_only_grow() -> None:
+    server, plan = Server(rows=6, tokens=700), None
+    for grown in (0, 1, 70):
+        case = build([140 + grown, 90 + grown, 72 + grown], [Shared((0, 1, 2), 8, 64)])
+        plan = plan or plan_of(case.step)
+        assert relative_error(server.decode(case, plan), case.expected()) <= 1e-5
+
+
+def test_rows_beyond_the_plan_are_read_whole() -> None:
+    """A captured graph has more rows than the batch; the filler must read what it is told to."""
+    server = Server(rows=6, tokens=700)
+    case = build([90, 80, 1, 1], [Shared((0, 1), 0, 64)])
+    whole = plan_of(case.step)
+    actual = server.decode(case, DecodePlan(2, whole.segments, whole.paged[:2]))
+    assert relative_error(actual, case.expected()) <= TOLERANCE[torch.float32]
+
+
+def test_the_page_table_may_change_after_the_snapshot() -> None:
+    server = Server(rows=6, tokens=900)
+    case = on_device(build(*LAYOUTS["one prefix"]))
+    expected = server.decode(case)
+    case.step.page_table.fill_(-5)
+    out = torch.empty_like(case.q)
+    server.step.attend(case.q, case.k_cache, case.v_cache, out, case.scale)
+    assert torch.equal(out.cpu(), expected)
+
+
+def test_what_does_not_fit_leaves_the_plan_in_force() -> None:
+    server = Server(rows=4, tokens=300)
+    case = build([90, 80], [Shared((0, 1), 0, 64)])
+    before = server.decode(case)
+    ranges = (PagedRange(1, None),)
+    many = DecodePlan(5, (PlannedSegment(0, 0, 1, (0, 1, 2, 3, 4)),), (ranges,) * 5)
+    with pytest.raises(WorkListOverflow, match="5 rows, and the buffers hold 4"):
+        server.step.plan(many)
+    assert torch.equal(server.decode(case), before)
+    table, rows = case.step.page_table.to(DEVICE), torch.arange(2, device=DEVICE)
+    with pytest.raises(ValueError, match="exceed the room for 4 rows and 300 tokens"):
+        server.step.snapshot(table, rows, torch.tensor([1, 1], device=DEVICE), 1000)
+
+
+def _merged(parts: list[Partial], dtype: torch.dtype = torch.float32) -> Tensor:
+    """The kernel's merge; part 0 is each row's own, the others come through the list."""
+    rows, heads, d_v = parts[0].out.shape
+    shape = Shape(heads, 1, d_v, d_v, dtype)
+    ptr = torch.arange(rows + 1, dtype=torch.int32)
+    others = len(parts) - 1
+    listed = (rows * torch.arange(1, len(parts)) + torch.arange(rows)[:, None]).flatten()
+    out = torch.full((rows, heads, d_v), torch.nan, dtype=dtype, device=DEVICE)
+    merge(
+        torch.cat([p.out for p in parts]).to(DEVICE),
+        torch.cat([p.lse for p in parts]).to(DEVICE),
+        ptr.to(DEVICE),
+        (ptr * others).to(DEVICE),
+        listed.int().to(DEVICE),
+        out,
+        shape,
+    )
+    return out.cpu()
+
+
+def _parts(count: int, heads: int = 5) -> list[Partial]:
+    g = torch.Generator().manual_seed(count)
+    return [
+        Partial(torch.randn(4, heads, 32, generator=g), 5.0 * torch.randn(4, heads, generator=g))
+        for _ in range(count)
+    ]
+
+
+@pytest.fixture(params=[1, 2, 3, 4, 5, 9])
+def parts(request: pytest.FixtureRequest) -> list[Partial]:
+    return _parts(request.param)
+
+
+def test_merge_joins_any_number_of_parts(parts: list[Partial]) -> None:
+    assert relative_error(_merged(parts), merge_reference(parts).out) <= 1e-6
+
+
+def test_merge_survives_empty_parts() -> None:
+    """-inf and FlashAttention's +inf mark a part that has no keys; its out may be NaN."""
+    parts = _parts(6)
+    for index, (row, mark) in enumerate([(0, -torch.inf), (1, torch.inf), (0, torch.inf)]):
+        parts[index].out[row], parts[index].lse[row] = torch.nan, mark
+    for part in parts:
+        part.out[2], part.lse[2] = torch.nan, -torch.inf
+        part.out[3, 1], part.lse[3, 1] = torch.nan, torch.inf
+    merged = _merged(parts)
+    assert (merged[2] == 0).all()
+    assert (merged[3, 1] == 0).all()
+    assert relative_error(merged, merge_reference(parts).out) <= 1e-6
+
+
+def test_merge_keeps_a_real_nan() -> None:
+    parts = _parts(3)
+    parts[1].lse[1] = torch.nan
+    merged = _merged(parts)
+    assert merged[1].isnan().all()
+    assert not merged[[0, 2, 3]].isnan().any()
+
+
+@pytest.mark.parametrize("level", [-1e30, 1e30])
+def test_merge_of_extreme_sums(level: float) -> None:
+    parts = [Partial(p.out, torch.full_like(p.lse, level)) for p in _parts(2)]
+    torch.testing.assert_close(_merged(parts), (parts[0].out + parts[1].out) / 2)
+
+
+def test_relocation_copies_every_layer_and_nothing_else() -> None:
+    g = torch.Generator().manual_seed(0)
+    buffers = [torch.randn(200, 2, 36, generator=g).to(DEVICE) for _ in range(4)]
+    before = [b.clone() for b in buffers]
+    source = (100 + torch.randperm(100, generator=g)[:37]).to(DEVICE)
+    Relocator(buffers).copy(source, 11)
+    for old, new in zip(before, buffers, strict=True):
+        assert torch.equal(new[11:48], old[source])
+        new[11:48] = old[11:48]
+        assert torch.equal(new, old)
+
+
+def test_relocation_past_32_bit_offsets() -> None:
+    cache = _huge_cache().to(DEVICE)
+    cache[FIRST + 50 : FIRST + 60] = torch.randn(10, *cache.shape[1:]).bfloat16().to(DEVICE)
+    Relocator([cache]).copy(
+        torch.arange(FIRST + 50, FIRST + 60, dtype=torch.int32, device=DEVICE), FIRST
+    )
+    assert torch.equal(cache[FIRST : FIRST + 10], cache[FIRST + 50 : FIRST + 60])
+    assert cache[FIRST].abs().max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("buffers", "message"),
+    [
+        ([torch.zeros(9, 2, 32), torch.zeros(9, 2, 16)], "must be alike"),
+        ([torch.zeros(9, 4, 32)[:, ::2]], "contiguous heads"),
+        ([torch.zeros(9, 1, 3)], "multiple of 16 bytes"),
+    ],
+)
+def test_relocation_refuses_what_it_cannot_copy(buffers: list[Tensor], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Relocator(buffers)
