@@ -17,7 +17,6 @@ class Adapters:
     def __init__(self, config: GraniKVConfig) -> None:
         self.config = config
         self.runtime = Runtime(config)
-        self._hooked = False
 
     # -- factories -----------------------------------------------------------------------------
 
@@ -34,8 +33,6 @@ class Adapters:
 
     def decode_backend(self, runner: Any) -> Any:
         """The decode backend; ``runner`` is the engine's ModelRunner."""
-        from granikv.engine.backend import GraniKVDecodeBackend
-
         for refusal in (
             refusals.refusal_of_engine(runner.server_args),
             refusals.refusal_of_model(runner.model_config),
@@ -46,8 +43,27 @@ class Adapters:
         kv_heads = config.get_num_kv_heads(runner.server_args.tp_size)
         heads = config.num_attention_heads // runner.server_args.tp_size
         self.runtime.group_size = heads // kv_heads
+        if str(runner.device) == "cpu":
+            from granikv.engine.backend import GraniKVDecodeBackend
+
+            self.runtime.rule = self._rule(str(runner.device))
+            return GraniKVDecodeBackend(runner, self.runtime)
+        from granikv.engine.gpu.backend import GraphDecodeBackend
+
+        if self.config.backend not in GraphDecodeBackend.variants:
+            plugin.end_process(
+                f"--granikv-backend {self.config.backend} does not run on a GPU yet; "
+                f"force one of {', '.join(GraphDecodeBackend.variants)}"
+            )
         self.runtime.rule = self._rule(str(runner.device))
-        return GraniKVDecodeBackend(runner, self.runtime)
+        stock, _ = runner.server_args.get_attention_backends()
+        return GraphDecodeBackend(runner, self.runtime, stock)
+
+    def graph_runner(self, result: Any, runner: Any) -> Any:
+        """ModelRunner._decode_cuda_graph_runner_cls: the runner that captures our variants."""
+        from granikv.engine.gpu.graphs import GraniKVGraphRunner
+
+        return GraniKVGraphRunner
 
     def _rule(self, device: str) -> DispatchRule:
         """The dispatch rule: a forced backend, or the paper's on this hardware."""
@@ -70,6 +86,7 @@ class Adapters:
 
     def after_scheduler_init(self, result: Any, scheduler: Any, *args: Any, **kwargs: Any) -> None:
         """Scheduler.__init__: everything asked for is in use, or there is no server."""
+        self.runtime.scheduler = scheduler
         runner = scheduler.tp_worker.model_runner
         backend = getattr(runner.attn_backend, "decode_backend", runner.attn_backend)
         if getattr(backend, "runtime", None) is not self.runtime:

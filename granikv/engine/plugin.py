@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from granikv.config import GRANIKV, GraniKVConfig, stored_config
 
+_GRAPHS = "sglang.srt.model_executor.model_runner.ModelRunner._decode_cuda_graph_runner_cls"
 _HTTP = "sglang.srt.entrypoints.http_server.launch_server"
 _INIT_NEW = "sglang.srt.model_executor.forward_batch_info.ForwardBatch.init_new"
 _PREPARE = "sglang.srt.server_args.prepare_server_args"
@@ -121,6 +122,7 @@ def install(config: GraniKVConfig) -> None:
             f"{_SCHEDULER}.get_internal_state": ("AFTER", parts.after_get_internal_state),
             f"{_SCHEDULER}.set_internal_state": ("AROUND", parts.around_set_internal_state),
             _HTTP: ("BEFORE", parts.before_http_server),
+            _GRAPHS: ("AFTER", parts.graph_runner),
         }
     )
 

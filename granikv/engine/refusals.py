@@ -32,14 +32,10 @@ def _other_kv_type(args: Any) -> bool:
     return getattr(args, "kv_cache_dtype", "auto") not in KV_TYPES
 
 
-def _graphs_on_gpu(args: Any) -> bool:
-    on_gpu = str(getattr(args, "device", None) or "cuda") == "cuda"
-    return on_gpu and not getattr(args, "disable_cuda_graph", False)
-
-
 def _float32_on_gpu(args: Any) -> bool:
     on_gpu = str(getattr(args, "device", None) or "cuda") == "cuda"
-    return on_gpu and getattr(args, "dtype", "auto") in ("float", "float32")
+    is_float32 = getattr(args, "dtype", "auto") in ("float", "float32")
+    return on_gpu and is_float32 and getattr(args, "attention_backend", None) != "triton"
 
 
 ENGINE_REFUSALS = (
@@ -59,8 +55,10 @@ ENGINE_REFUSALS = (
     Refusal(_above_one("pp_size"), "pipeline parallelism; use --tp-size"),
     Refusal(_above_one("dcp_size"), "decode context parallelism; use --tp-size"),
     Refusal(_other_kv_type, f"this KV cache type; --kv-cache-dtype may be {', '.join(KV_TYPES)}"),
-    Refusal(_float32_on_gpu, "float32 on a GPU; use --dtype bfloat16 or float16"),
-    Refusal(_graphs_on_gpu, "CUDA graphs yet; start with --disable-cuda-graph"),
+    Refusal(
+        _float32_on_gpu,
+        "float32 on a GPU beside this backend; use --dtype bfloat16, or --attention-backend triton",
+    ),
 )
 
 

@@ -9,7 +9,7 @@ page-table rows of every live request through them, and the requests' own `prefi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -44,11 +44,24 @@ def readers_of(run: Run, live: Iterable[Any]) -> list[Reader]:
     return readers
 
 
-def copy_slots(kv_cache: Any, source: torch.Tensor, base: int) -> None:
-    """Copy the K and V of ``source`` slots [n] of all layers to the slots base..base+n."""
-    stop = base + source.numel()
-    for buffer in (*kv_cache.k_buffer, *kv_cache.v_buffer):
-        buffer[base:stop] = buffer[source]
+Copier = Callable[[torch.Tensor, int], None]
+"""Copies the K and V of source slots [n], in all layers, to the slots base..base+n."""
+
+
+def copier(kv_cache: Any) -> Copier:
+    """The copy for this pool: one launch on a GPU, plain indexing on a CPU."""
+    buffers = [*kv_cache.k_buffer, *kv_cache.v_buffer]
+    if buffers[0].is_cuda:
+        from granikv.attention.kernels.relocate import Relocator
+
+        return Relocator(buffers).copy
+
+    def copy_slots(source: torch.Tensor, base: int) -> None:
+        stop = base + source.numel()
+        for buffer in buffers:
+            buffer[base:stop] = buffer[source]
+
+    return copy_slots
 
 
 def repoint(readers: list[Reader], page_table: torch.Tensor, p0: int, base: int) -> None:

@@ -26,6 +26,7 @@ class Runtime:
         config: the user's choices.
         tree: the tree with pool identities; None for SGLang-Cascade, which has no storage layer.
         dispatched: which backend served how much.
+        scheduler: the engine's scheduler on this rank, once it exists.
         unplanned: decode steps that came without a plan (the engine's own warm-up).
     """
 
@@ -37,6 +38,8 @@ class Runtime:
         self.group_size = 1
         self.rule: DispatchRule | None = None
         self._planner: Planner | CommonPrefixPlanner = CommonPrefixPlanner()
+        self.scheduler: Any = None
+        self._moved = 0
         self._index: Any = None
         self._plan = NO_PLAN
 
@@ -49,9 +52,39 @@ class Runtime:
         """The rows of ``batch`` are written and its forward comes next: relocate, then plan."""
         if self.tree is not None:
             self.tree.relocate_marked(batch)
+            self._order_streams()
         self._plan = NO_PLAN
         if batch.forward_mode.is_decode():
             self._plan = self._current_planner().plan([req.last_node for req in batch.reqs])
+
+    def _order_streams(self) -> None:
+        """After a relocation, the scheduler's own stream waits for the copy.
+
+        Its next operations read page-table rows, free lists and node values that were written in
+        the forward's stream, which the engine orders the other way only.
+        """
+        assert self.tree is not None
+        moved = self.tree.counters.relocations
+        if moved == self._moved or self.scheduler is None:
+            return
+        self._moved = moved
+        if self.tree.device.type == "cuda" and self.scheduler.enable_overlap:
+            self.scheduler.schedule_stream.wait_stream(torch.cuda.current_stream())
+
+    def plan_for(self, rows: int) -> DecodePlan:
+        """The plan of the coming decode step of ``rows`` rows; empty for one that none was made."""
+        if self._plan.rows == rows:
+            return self._plan
+        self.unplanned += 1
+        return NO_PLAN
+
+    def choose(self, rows: int, plan: DecodePlan) -> str:
+        """The backend of the step, counted."""
+        assert self.rule is not None, "the decode backend sets the rule when it is built"
+        shape = StepShape(rows, self.group_size, plan.segment_rows)
+        name = self.rule.choose(shape)
+        self.dispatched.count(name, shape, plan.shared_tokens)
+        return name
 
     def step(self, batch: Any, page_table: torch.Tensor, page_size: int) -> tuple[str, StepInputs]:
         """The backend for this decode step and what it reads.
@@ -61,24 +94,14 @@ class Runtime:
             page_table: [requests, context] slot of each token position.
         """
         seq_lens = [int(n) for n in batch.seq_lens.tolist()]
-        plan = self._plan
-        if plan.rows != len(seq_lens):
-            self.unplanned += 1
-            plan = NO_PLAN
+        plan = self.plan_for(len(seq_lens))
         rows = page_table[batch.req_pool_indices, : max(seq_lens, default=0)]
         segments = tuple(
             Segment(s.base, s.p0, s.length, torch.tensor(s.rows, device=page_table.device))
             for s in plan.segments
         )
-        name = self._choose(len(seq_lens), plan)
+        name = self.choose(len(seq_lens), plan)
         return name, StepInputs(rows, seq_lens, segments, page_size)
-
-    def _choose(self, rows: int, plan: DecodePlan) -> str:
-        assert self.rule is not None, "the decode backend sets the rule when it is built"
-        shape = StepShape(rows, self.group_size, plan.segment_rows)
-        name = self.rule.choose(shape)
-        self.dispatched.count(name, shape, plan.shared_tokens)
-        return name
 
     def _current_planner(self) -> Planner | CommonPrefixPlanner:
         """The planner; a flush gives the tree a new index and so makes a new one."""

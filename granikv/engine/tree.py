@@ -27,7 +27,7 @@ from granikv.engine.allocator import SglangAllocator
 from granikv.engine.checks import Checks
 from granikv.engine.counters import StorageCounters
 from granikv.engine.pins import PinBook
-from granikv.engine.relocation import copy_slots, readers_of, repoint, run_slots
+from granikv.engine.relocation import copier, readers_of, repoint, run_slots
 from granikv.eviction import eviction_policy
 from granikv.pools import ColdPool, HotPool, Range, hot_size
 from granikv.prefix_index import PrefixIndex, Run
@@ -47,6 +47,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         self.eviction = eviction_policy(config.eviction)
         self.counters = StorageCounters()
         self.allocator = SglangAllocator(params.token_to_kv_pool_allocator)
+        self._copy = copier(params.token_to_kv_pool_allocator.get_kvcache())
         self.index = PrefixIndex()
         self.live: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
         self.hot: HotPool | None = None
@@ -184,7 +185,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         readers = readers_of(run, self.live_requests())
         if self.checks is not None:
             self.checks.before_relocation(run, source, readers)
-        copy_slots(self.token_to_kv_pool_allocator.get_kvcache(), source, base)
+        self._copy(source, base)
         repoint(readers, self.req_to_token_pool.req_to_token, p0, base)
         self.token_to_kv_pool_allocator.free_segment(source, start_pos=p0)
         at = base
