@@ -12,7 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pandas as pd
+
 from harness import paper
+from harness.errors import HarnessError
 from harness.models.tiny_llama import TinyLlama
 
 SYSTEMS = {
@@ -283,6 +286,15 @@ def counters(cell: CellLike) -> dict[str, int]:
     after = _group(cell.state or {}, "counters")
     before = _group(_group(cell.record, "server"), "counters_before")
     return {name: int(count) - int(before.get(name, 0)) for name, count in after.items()}
+
+
+def requests(cell: CellLike) -> pd.DataFrame | None:
+    """The cell's request log (`harness.store.REQUEST_COLUMNS`); None where it cannot be had."""
+    try:
+        log = getattr(cell, "requests", None)
+    except HarnessError:
+        return None
+    return log if isinstance(log, pd.DataFrame) and not log.empty else None
 
 
 def by_hardware(cells: Iterable[CellLike]) -> dict[str, list[CellLike]]:

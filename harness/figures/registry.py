@@ -6,7 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from harness.analysis.cells import CellLike
-from harness.figures import figure1, layout, throughput
+from harness.figures import (
+    bridge,
+    dispatch,
+    figure1,
+    latency,
+    layout,
+    occupancy,
+    regimes,
+    sensitivity,
+    throughput,
+)
 from harness.figures.drawing import Drawing
 
 Draw: TypeAlias = Callable[[Sequence[CellLike], Sequence[CellLike]], Drawing]
@@ -15,4 +25,10 @@ FIGURES: dict[str, Draw] = {
     "figure1": figure1.draw,
     "layout": layout.draw,
     "throughput": throughput.draw,
+    "regimes": regimes.draw,
+    "dispatch": dispatch.draw,
+    "bridge": bridge.draw,
+    "sensitivity": sensitivity.draw,
+    "latency": latency.draw,
+    "occupancy": occupancy.draw,
 }

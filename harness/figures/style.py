@@ -23,6 +23,7 @@ PURPLE = "#CC79A7"
 YELLOW = "#F0E442"
 
 SYSTEM_COLOURS = {"sglang_default": GREY, "sglang_cascade": BLUE, "granikv": VERMILION}
+BACKEND_COLOURS = {"dense": VERMILION, "cascade": BLUE, "paged": "#c4c4c4"}
 SYSTEM_MARKERS = {"sglang_default": "s", "sglang_cascade": "^", "granikv": "o"}
 
 FORMATS = ("pdf", "svg", "png")
@@ -82,11 +83,20 @@ def figure(width: float, height: float) -> Figure:
 
 
 def describe(axes: Axes, *, title: str, x: str, y: str) -> None:
-    """Title and axis labels; a label names its unit. L_p is set as the paper sets it."""
-    axes.set_title(_typeset(title), loc="left")
-    axes.set_xlabel(_typeset(x))
-    axes.set_ylabel(_typeset(y))
+    """Title and axis labels; a label names its unit. Symbols are set as the paper sets them."""
+    axes.set_title(typeset(title), loc="left")
+    axes.set_xlabel(typeset(x))
+    axes.set_ylabel(typeset(y))
 
 
-def _typeset(text: str) -> str:
-    return text.replace("L_p", "$L_p$")
+def typeset(text: str) -> str:
+    """Plain names of the paper's symbols as mathematics."""
+    for plain, symbol in (("L_p", "$L_p$"), ("f_p", "$f_p$"), ("M_eff", "$M_{eff}$")):
+        text = text.replace(plain, symbol)
+    return text.replace("M_sat", "$M_{sat}$").replace("s_eff", "$s_{eff}$")
+
+
+def ink(background: tuple[float, float, float, float]) -> str:
+    """Black or white, whichever reads better on a colour (RGBA in [0, 1])."""
+    red, green, blue, _ = background
+    return BLACK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else "white"

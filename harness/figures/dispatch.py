@@ -1,0 +1,109 @@
+"""The dispatch trace: which backend served the decode steps, over B and L_p (Table 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from harness import paper
+from harness.analysis.cells import CellLike
+from harness.analysis.derived import BACKENDS
+from harness.figures import style
+from harness.figures.drawing import Drawing
+from harness.tables.comparison import length_label
+from harness.tables.entries import Kind, Measured
+from harness.tables.numbers import Metric, Point
+from harness.tables.sources import CellSource, Sources
+from harness.tables.table15 import BS, LENGTHS
+
+GROUP = 4
+"""n_q/kv of Llama-3.1-8B."""
+_WIDTH = 0.2
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Percent of a cell's decode steps by backend, at each (L_p, B) that was measured."""
+
+    origin: str
+    shares: dict[tuple[int, int], dict[str, float]]
+
+
+def paper_trace() -> Trace:
+    """The paper prints dense's share; what is left is cascade's."""
+    frame = paper.table(15)
+    shares = {}
+    for l_p in LENGTHS:
+        for b in BS:
+            dense = paper.value(frame, l_p=l_p, b=b, metric="dense_step_pct")
+            shares[(l_p, b)] = {"dense": dense, "cascade": 100.0 - dense, "paged": 0.0}
+    return Trace(f"paper ({paper.HARDWARE})", shares)
+
+
+def measured_traces(sources: Sources) -> list[Trace]:
+    """One trace a source, the CPU's too: counts of steps say nothing about speed."""
+    traces = [Trace(source.heading, _shares(source)) for source in sources.measured("")]
+    return [trace for trace in traces if trace.shares]
+
+
+def _shares(source: CellSource) -> dict[tuple[int, int], dict[str, float]]:
+    found = {}
+    for l_p in LENGTHS:
+        for b in BS:
+            point = Point(paper.LLAMA_8B, "granikv", "synthetic", b, l_p)
+            entries = {
+                name: source.entry(point, Metric(f"{name}_step_pct", "", Kind.PERCENT))
+                for name in BACKENDS
+            }
+            values = {n: e.estimate.value for n, e in entries.items() if isinstance(e, Measured)}
+            if len(values) == len(BACKENDS):
+                found[(l_p, b)] = values
+    return found
+
+
+def _draw_trace(axes: Axes, trace: Trace) -> None:
+    for (l_p, b), shares in trace.shares.items():
+        x = BS.index(b) + (LENGTHS.index(l_p) - (len(LENGTHS) - 1) / 2) * _WIDTH
+        bottom = 0.0
+        for name in BACKENDS:
+            axes.bar(
+                x, shares[name], 0.9 * _WIDTH, bottom=bottom, color=style.BACKEND_COLOURS[name]
+            )
+            bottom += shares[name]
+        text = f"{shares['dense']:.0f}"
+        axes.text(x, 101.5, text, ha="center", va="bottom", fontsize=6.5, color=style.VERMILION)
+        axes.text(x, -2, length_label(l_p), ha="center", va="top", fontsize=5.8, color=style.GREY)
+    axes.set_xticks(range(len(BS)), [style.typeset(f"B = {b}\nM_eff = {b * GROUP:,}") for b in BS])
+    axes.tick_params(axis="x", length=0, pad=12)
+    axes.set_xlim(-0.5, len(BS) - 0.5)
+    axes.set_ylim(0, 108)
+    axes.set_yticks([0, 25, 50, 75, 100], ["0%", "25%", "50%", "75%", "100%"])
+    axes.grid(True, axis="y")
+
+
+def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+    """One panel a source: four bars for each B, one a length; on top dense's share in percent."""
+    traces = [paper_trace(), *measured_traces(Sources.of(cells, shipped))]
+    figure = style.figure(7.6, 0.5 + 2.5 * len(traces))
+    panels = figure.subplots(len(traces), 1, squeeze=False)[:, 0]
+    for axes, trace in zip(panels, traces, strict=True):
+        _draw_trace(axes, trace)
+        style.describe(axes, title=trace.origin, x="", y="Share of the decode steps")
+    handles = [Patch(color=style.BACKEND_COLOURS[name], label=name) for name in BACKENDS]
+    figure.legend(handles=handles, loc="outside upper right", ncols=len(handles))
+    return Drawing(figure, _caption(len(traces) > 1))
+
+
+def _caption(measured: bool) -> str:
+    return (
+        "Which backend the dispatcher gave the decode steps, Llama-3.1-8B (n_q/kv = 4), by B and "
+        "L_p (small labels); the number is dense's share in percent. "
+        + (
+            "Below: this project's cells, by the dispatcher's counters."
+            if measured
+            else "No cell of the synthetic burst counts its steps here yet."
+        )
+    )

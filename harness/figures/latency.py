@@ -1,0 +1,145 @@
+"""Distributions of TTFT and TPOT over requests, four unequal prefixes (Table 21, k = 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from harness import metrics, paper
+from harness.analysis.cells import SYSTEMS, CellLike, requests
+from harness.figures import style
+from harness.figures.drawing import Drawing
+from harness.tables.entries import Printed
+from harness.tables.metrics import BASELINES, TPOT_P50, TPOT_P99, TTFT_P50
+from harness.tables.numbers import Metric, Point
+from harness.tables.printed import PaperSource
+from harness.tables.sources import CellSource, Sources
+
+K, B = 4, 256
+Y = "Share of requests"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One latency: how a log gives it, and the paper's quantiles of it."""
+
+    axis: str
+    values: Callable[[pd.DataFrame], metrics.Floats]
+    printed: tuple[tuple[float, Metric], ...]
+
+
+PANELS = (
+    Panel("TTFT from sending (s)", metrics.ttft_s, ((0.5, TTFT_P50),)),
+    Panel(
+        "TPOT (ms)",
+        metrics.tpot_ms,
+        ((0.5, TPOT_P50), (0.99, TPOT_P99)),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One system: latencies, ascending, and the share of requests at or below each (0 to 1)."""
+
+    system: str
+    values: metrics.Floats
+    shares: metrics.Floats
+
+
+def point(system: str) -> Point:
+    """Where Table 21 stands at k = 4."""
+    return Point(paper.LLAMA_8B, system, "multi_prefix", B, None, K)
+
+
+def paper_quantiles(panel: Panel) -> list[Curve]:
+    """The quantiles that the paper prints, one curve a system."""
+    source = PaperSource(21)
+    curves = []
+    for system in BASELINES:
+        entries = [(q, source.entry(point(system), metric)) for q, metric in panel.printed]
+        known = [(q, entry.value) for q, entry in entries if isinstance(entry, Printed)]
+        values, shares = np.array([v for _, v in known]), np.array([q for q, _ in known])
+        curves.append(Curve(system, values, shares))
+    return curves
+
+
+def measured(source: CellSource, panel: Panel) -> list[Curve]:
+    """Every request of a system's valid repetitions, pooled; a system without a log is left out."""
+    curves = []
+    for system in BASELINES:
+        logs = [requests(cell) for cell in source.shown(point(system)) if cell.valid]
+        found = [panel.values(log) for log in logs if log is not None]
+        if found:
+            values = np.sort(np.concatenate(found))
+            values = values[np.isfinite(values)]
+            curves.append(Curve(system, values, np.arange(1, len(values) + 1) / len(values)))
+    return curves
+
+
+def _draw_quantiles(axes: Axes, curve: Curve) -> None:
+    axes.plot(
+        curve.values,
+        curve.shares,
+        linestyle=":",
+        marker=style.SYSTEM_MARKERS[curve.system],
+        color=style.SYSTEM_COLOURS[curve.system],
+        markerfacecolor="white",
+        markersize=7,
+        label=SYSTEMS[curve.system],
+    )
+
+
+def _draw_curve(axes: Axes, curve: Curve) -> None:
+    axes.step(
+        curve.values,
+        curve.shares,
+        where="post",
+        color=style.SYSTEM_COLOURS[curve.system],
+        label=SYSTEMS[curve.system],
+    )
+
+
+def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+    """A row a source: the paper's quantiles as points, then cumulative curves of measured cells."""
+    sources = [s for s in Sources.of(cells, shipped).measured("") if measured(s, PANELS[0])]
+    figure = style.figure(7.6, 0.6 + 2.4 * (1 + len(sources)))
+    grid = figure.subplots(1 + len(sources), len(PANELS), squeeze=False)
+    for axes, panel in zip(grid[0], PANELS, strict=True):
+        for curve in paper_quantiles(panel):
+            _draw_quantiles(axes, curve)
+        _finish(axes, panel)
+    style.describe(grid[0][0], title="paper (A100)", x=PANELS[0].axis, y=Y)
+    for line, source in zip(grid[1:], sources, strict=True):
+        for axes, panel in zip(line, PANELS, strict=True):
+            for curve in measured(source, panel):
+                _draw_curve(axes, curve)
+            _finish(axes, panel)
+        style.describe(line[0], title=source.heading, x=PANELS[0].axis, y=Y)
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    return Drawing(figure, _caption(bool(sources)))
+
+
+def _finish(axes: Axes, panel: Panel) -> None:
+    axes.set_ylim(0, 1.04)
+    axes.set_xlim(0, 1.06 * max(float(np.asarray(line.get_xdata()).max()) for line in axes.lines))
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 0.99], ["0", "25%", "p50", "75%", "p99"])
+    axes.grid(True)
+    style.describe(axes, title="", x=panel.axis, y="")
+
+
+def _caption(any_measured: bool) -> str:
+    return (
+        "TTFT and TPOT by request with four unequal prefixes, B = 256, Llama-3.1-8B (Table 21, "
+        "k = 4). The paper prints p50, and p99 of TPOT alone. "
+        + (
+            "Below: every request of this project's cells; a CPU's are a functional check."
+            if any_measured
+            else "No request log of this point here yet."
+        )
+    )

@@ -1,0 +1,154 @@
+"""What the pools held: slots by pool and use, while requests were in flight and after the load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from harness.analysis.cells import CellLike, Standing, setting, standing
+from harness.figures import style
+from harness.figures.drawing import Drawing, NothingToDraw
+from harness.tables.budgets import BUDGETS
+from harness.tables.comparison import length_label
+from harness.tables.numbers import HEADLINE_B, STAND_IN
+
+USES = {
+    "hot_live": ("HOT: in slabs", style.ORANGE, ""),
+    "hot_free": ("HOT: free", "#fbe3b0", ""),
+    "hot_donated": ("HOT: on loan to COLD", "#fbe3b0", "///"),
+    "cold_live": ("COLD: live", "#7d7d7d", ""),
+    "cold_free": ("COLD: free", "#e2e2e2", ""),
+}
+SHOWN = "granikv"
+GAP = 0.35
+"""Between two settings, in bars."""
+MOST = 10
+"""Settings that one figure shows: several prefixes first, then the shorter prompts."""
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """One snapshot of one cell: percent of all KV slots by use, and their number."""
+
+    moment: str
+    slots: int
+    shares: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Group:
+    """One setting and its snapshots, at most two: in flight and after the load."""
+
+    label: str
+    snapshots: tuple[Occupancy, ...]
+
+
+def _label(at: Standing) -> str:
+    lengths = sorted(set(at.prefix_lengths))
+    which = "/".join(length_label(length) for length in lengths[:4])
+    more = "…" if len(lengths) > 4 else ""
+    count = f"{at.k} × " if at.k > 1 and len(lengths) == 1 else ""
+    budget = "" if at.functional else f", {BUDGETS.get(at.kv_budget, at.kv_budget)} KV tokens"
+    share = "" if at.hot_fraction is None else f", f_p = {at.hot_fraction:g}"
+    return f"{at.kind} {count}{which}{more}\n{at.title}{share}{budget}"
+
+
+def groups(cells: Sequence[CellLike]) -> list[Group]:
+    """Of every setting of GraniKV at the headline B the first valid cell that saw its pools."""
+    found: dict[str, Group] = {}
+    for cell in sorted(cells, key=_order):
+        at = standing(cell)
+        asked = f"{setting(cell)} {at.hot_fraction} {at.hardware}"
+        taken = tuple(_snapshots(cell)) if asked not in found else ()
+        if taken and _shown(at) and cell.valid:
+            found[asked] = Group(_label(at), taken)
+    return list(found.values())[:MOST]
+
+
+def _shown(at: Standing) -> bool:
+    headline = at.functional or (at.model == STAND_IN and at.b == HEADLINE_B)
+    return at.system == SHOWN and headline and not at.probe
+
+
+def _order(cell: CellLike) -> tuple[str, bool, int, int, str, float, str]:
+    at = standing(cell)
+    several = (at.hardware, at.k == 1, at.k, sum(at.prefix_lengths))
+    return (*several, at.kv_budget, at.hot_fraction or 0.0, cell.id)
+
+
+def _snapshots(cell: CellLike) -> Iterator[Occupancy]:
+    for moment, state in (("in flight", cell.layout), ("after", cell.state)):
+        if state and state.get("pools"):
+            yield _occupancy(moment, state["pools"])
+
+
+def _occupancy(moment: str, pools: Mapping[str, Any]) -> Occupancy:
+    counts = {name: int(pools[name]) for name in USES}
+    slots = sum(counts.values())
+    shares = {name: 100.0 * count / max(slots, 1) for name, count in counts.items()}
+    return Occupancy(moment, slots, shares)
+
+
+def _draw_bar(axes: Axes, y: float, one: Occupancy) -> None:
+    left = 0.0
+    for name, (_, colour, hatch) in USES.items():
+        axes.barh(
+            y,
+            one.shares[name],
+            0.8,
+            left=left,
+            color=colour,
+            hatch=hatch,
+            edgecolor="white",
+            linewidth=0.5,
+        )
+        if one.shares[name] >= 6:
+            text = f"{one.shares[name]:.0f}%"
+            axes.text(left + one.shares[name] / 2, y, text, ha="center", va="center", fontsize=7.5)
+        left += one.shares[name]
+
+
+def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+    """Two bars a setting of GraniKV: in flight and after the load."""
+    found = groups([*shipped, *cells])
+    if not found:
+        raise NothingToDraw("No cell of GraniKV holds its pools; measure one first.")
+    bars = sum(len(group.snapshots) for group in found)
+    figure = style.figure(7.6, 1.3 + 0.3 * bars + 0.12 * len(found))
+    axes = figure.add_subplot()
+    y, middles = 0.0, []
+    for group in found:
+        middles.append(y + (len(group.snapshots) - 1) / 2)
+        for one in group.snapshots:
+            _draw_bar(axes, y, one)
+            axes.text(101, y, one.moment, va="center", fontsize=7.5, color=style.GREY)
+            y += 1
+        y += GAP
+    axes.set_yticks(middles, [style.typeset(group.label) for group in found], fontsize=7.5)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlim(0, 112)
+    axes.set_xticks(range(0, 101, 20), [f"{x}%" for x in range(0, 101, 20)])
+    axes.set_ylim(y - GAP - 0.4, -0.6)
+    style.describe(axes, title="Where the KV slots are", x="Share of all KV slots", y="")
+    figure.legend(handles=_key(), loc="outside lower center", ncols=3)
+    return Drawing(figure, _caption(found))
+
+
+def _caption(found: Sequence[Group]) -> str:
+    slots = sorted({one.slots for group in found for one in group.snapshots})
+    counts = f"{slots[0]:,}" if len(slots) == 1 else f"{slots[0]:,} to {slots[-1]:,}"
+    return (
+        f"Pools of GraniKV's servers ({counts} slots in all), as they reported them in the middle "
+        "of a burst behind the measured load, and after the load."
+    )
+
+
+def _key() -> list[Patch]:
+    return [
+        Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=label)
+        for label, colour, hatch in USES.values()
+    ]

@@ -1,0 +1,186 @@
+"""The regime map: GraniKV against both baselines over B and L_p (Tables 9–11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import TwoSlopeNorm
+
+from harness import paper
+from harness.analysis.cells import CellLike, group_size, m_sat
+from harness.figures import style
+from harness.figures.drawing import Drawing
+from harness.tables.comparison import length_label
+from harness.tables.entries import Measured
+from harness.tables.grid import SHAREGPT, SHAREGPT_B, SHAREGPT_LENGTHS
+from harness.tables.metrics import OUTPUT, TO_CASCADE, TO_DEFAULT
+from harness.tables.numbers import Metric, Point
+from harness.tables.sources import CellSource, Sources
+
+COLOURS = "BrBG"
+NORM = TwoSlopeNorm(1.0, 0.6, 2.4)
+TICKS = (0.6, 0.8, 1.0, 1.5, 2.0, 2.4)
+BASELINES = {TO_DEFAULT: "SGLang default", TO_CASCADE: "SGLang-Cascade"}
+PAPER_M_SAT = 1024
+GROUPS = {paper.LLAMA_8B: 4, paper.QWEN_14B: 5, paper.QWEN_32B: 5}
+"""n_q/kv of the paper's models (Table 2)."""
+
+Ratios = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Map:
+    """GraniKV's throughput over one baseline's: rows L_p, columns B, NaN where not measured.
+
+    threshold: the first column in which B · n_q/kv reaches M_sat; None where M_sat is not known.
+    """
+
+    config: str
+    origin: str
+    baseline: str
+    ratios: Ratios
+    threshold: int | None
+
+
+def _threshold(m_sat: int | None, group: int | None) -> int | None:
+    if m_sat is None or group is None:
+        return None
+    return next((i for i, b in enumerate(SHAREGPT_B) if b * group >= m_sat), len(SHAREGPT_B))
+
+
+def paper_maps() -> list[Map]:
+    """Six maps: three models, two baselines."""
+    maps = []
+    for metric, title in BASELINES.items():
+        for number, config in SHAREGPT.items():
+            speeds = paper.select(paper.table(number), metric=OUTPUT.name)
+            ratios = [
+                [_paper_ratio(speeds, str(metric.baseline), l_p, b) for b in SHAREGPT_B]
+                for l_p in SHAREGPT_LENGTHS
+            ]
+            threshold = _threshold(PAPER_M_SAT, GROUPS[config])
+            maps.append(Map(config, "paper (A100)", title, np.array(ratios), threshold))
+    return maps
+
+
+def _paper_ratio(speeds: pd.DataFrame, baseline: str, l_p: int, b: int) -> float:
+    at = paper.select(speeds, l_p=l_p, b=b)
+    return paper.value(at, system="granikv") / paper.value(at, system=baseline)
+
+
+def measured_maps(sources: Sources) -> list[Map]:
+    """Maps of GPU cells, where there is at least one ratio; a CPU cell compares no speeds."""
+    maps = []
+    for source in sources.measured(""):
+        if not source.functional:
+            for metric, title in BASELINES.items():
+                for config in SHAREGPT.values():
+                    one = _measured(source, config, metric, title)
+                    if np.isfinite(one.ratios).any():
+                        maps.append(one)
+    return maps
+
+
+def _measured(source: CellSource, config: str, metric: Metric, title: str) -> Map:
+    points = [
+        [Point(config, "granikv", "sharegpt", b, l_p) for b in SHAREGPT_B]
+        for l_p in SHAREGPT_LENGTHS
+    ]
+    ratios = [[_ratio(source, point, metric) for point in row] for row in points]
+    cells = [cell for row in points for point in row for cell in source.shown(point)]
+    threshold = _threshold(m_sat(cells[0]), group_size(cells[0])) if cells else None
+    return Map(config, source.heading, title, np.array(ratios), threshold)
+
+
+def _ratio(source: CellSource, point: Point, metric: Metric) -> float:
+    entry = metric.entry(source, point)
+    return entry.estimate.value if isinstance(entry, Measured) else float("nan")
+
+
+def _draw_map(axes: Axes, one: Map, colours: ScalarMappable) -> None:
+    axes.imshow(
+        np.ma.masked_invalid(one.ratios),
+        cmap=colours.get_cmap(),
+        norm=NORM,
+        origin="lower",
+        aspect="auto",
+    )
+    for (row, column), ratio in np.ndenumerate(one.ratios):
+        known = np.isfinite(ratio)
+        background = colours.get_cmap()(float(NORM(ratio if known else 1.0)))
+        axes.text(
+            column,
+            row,
+            f"{ratio:.2f}" if known else "–",
+            ha="center",
+            va="center",
+            fontsize=6.8,
+            fontweight="bold" if known and round(float(ratio), 2) < 1 else "normal",
+            color=style.ink(background) if known else style.GREY,
+        )
+    if one.threshold is not None:
+        axes.axvline(one.threshold - 0.5, color=style.BLACK, linewidth=1.4, linestyle="--")
+    axes.set_xticks(range(len(SHAREGPT_B)), [f"{b:,}" for b in SHAREGPT_B])
+    axes.set_yticks(
+        range(len(SHAREGPT_LENGTHS)), [length_label(length) for length in SHAREGPT_LENGTHS]
+    )
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def rows(maps: Sequence[Map]) -> list[list[Map]]:
+    """The maps of one origin and baseline stand in one row, a model a column."""
+    keys = list(dict.fromkeys((one.origin, one.baseline) for one in maps))
+    return [[one for one in maps if (one.origin, one.baseline) == key] for key in keys]
+
+
+def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+    """One row a source and baseline: the paper's two, then this project's GPU cells."""
+    grid = rows([*paper_maps(), *measured_maps(Sources.of(cells, shipped))])
+    figure = style.figure(8.4, 0.7 + 2.15 * len(grid))
+    colours = ScalarMappable(NORM, mpl.colormaps[COLOURS])
+    panels = figure.subplots(len(grid), len(SHAREGPT), squeeze=False)
+    columns = list(SHAREGPT.values())
+    for index, (line, row) in enumerate(zip(panels, grid, strict=True)):
+        last = index == len(grid) - 1
+        for axes in line:
+            axes.set_axis_off()
+        for one in row:
+            axes = line[columns.index(one.config)]
+            axes.set_axis_on()
+            _draw_map(axes, one, colours)
+            style.describe(
+                axes,
+                title=one.config if index == 0 else "",
+                x="B (requests in flight)" if last else "",
+                y="",
+            )
+        first = line[columns.index(row[0].config)]
+        first.set_ylabel(style.typeset(f"{row[0].origin}\nover {row[0].baseline}\n\nL_p (tokens)"))
+    bar = figure.colorbar(colours, ax=panels, shrink=min(1.0, 2 / len(grid)), pad=0.015, aspect=30)
+    bar.set_label("GraniKV's output throughput over the baseline's")
+    bar.set_ticks(
+        [0.6, 0.8, 1.0, 1.5, 2.0, 2.4], labels=["0.6×", "0.8×", "1×", "1.5×", "2×", "2.4×"]
+    )
+    return Drawing(figure, _caption(grid))
+
+
+def _caption(grid: Sequence[Sequence[Map]]) -> str:
+    to_default = [one.ratios for one in grid[0]]
+    below = sum(int((ratios < 1).sum()) for ratios in to_default)
+    count = sum(ratios.size for ratios in to_default)
+    measured = len(grid) > len(BASELINES)
+    return (
+        "GraniKV's throughput over each baseline's by B and L_p, ShareGPT at saturation; bold: "
+        f"below 1.00×. In the paper {below} of {count} cells are below SGLang default. "
+        "Dashed: from there on B · n_q/kv reaches M_sat. "
+        + ("Further rows: this project's GPU cells." if measured else "No GPU cell yet.")
+    )

@@ -1,0 +1,114 @@
+"""The latency figure draws every request of a cell as a cumulative curve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness import store
+from harness.errors import HarnessError
+from harness.figures import latency
+from harness.tables.sources import Sources
+from tests.harness.analysis.made_up import MadeUpCell, cpu_cell
+from tests.harness.campaign import K4, serving
+from tests.harness.figures.drawn import drawing
+
+
+@dataclass(frozen=True)
+class Logged(MadeUpCell):
+    """A made-up cell with a request log."""
+
+    requests: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+
+class Damaged(MadeUpCell):
+    """A cell whose log is another's."""
+
+    @property
+    def requests(self) -> pd.DataFrame:
+        raise HarnessError("requests.parquet was changed")
+
+
+def log(ttfts: list[float], tpot_ms: float) -> pd.DataFrame:
+    """Requests of eleven tokens each, sent at 0."""
+    rows = []
+    for index, ttft in enumerate(ttfts):
+        last = ttft + 10 * tpot_ms / 1000
+        row: dict[str, Any] = dict.fromkeys(store.REQUEST_COLUMNS, 0)
+        row |= {
+            "index": index,
+            "first_token_s": ttft,
+            "last_token_s": last,
+            "output_tokens": 11,
+            "ok": True,
+            "error": "",
+            "finish_reason": "length",
+            "output_sha256": "",
+            "chunk_s": [ttft, last],
+            "chunk_tokens": [1, 10],
+        }
+        rows.append(row)
+    return store.frame(rows)
+
+
+def logged(cell: MadeUpCell, ttfts: list[float], tpot_ms: float) -> Logged:
+    return Logged(cell.id, cell.config, cell.metrics, requests=log(ttfts, tpot_ms))
+
+
+GRANIKV = serving("granikv", "multi_prefix", K4, 256, k=4)
+
+
+def curve(cells: list[MadeUpCell], panel: int) -> list[latency.Curve]:
+    (source,) = [s for s in Sources.of(cells, []).measured("") if s.cells]
+    return latency.measured(source, latency.PANELS[panel])
+
+
+def test_the_papers_quantiles() -> None:
+    ttft, tpot = latency.PANELS
+    assert [c.values.tolist() for c in latency.paper_quantiles(ttft)] == [[4.5], [4.4], [4.6]]
+    granikv = latency.paper_quantiles(tpot)[2]
+    assert (granikv.values.tolist(), granikv.shares.tolist()) == ([38.0, 49.4], [0.5, 0.99])
+
+
+def test_a_curve_has_a_step_for_each_request() -> None:
+    (ttft,) = curve([logged(GRANIKV, [0.3, 0.1, 0.2, 0.4], 5.0)], 0)
+    assert ttft.system == "granikv"
+    assert ttft.values.tolist() == [0.1, 0.2, 0.3, 0.4]
+    assert ttft.shares.tolist() == [0.25, 0.5, 0.75, 1.0]
+    (tpot,) = curve([logged(GRANIKV, [0.3, 0.1], 5.0)], 1)
+    assert tpot.values == pytest.approx(np.array([5.0, 5.0]))
+
+
+def test_repetitions_are_pooled_and_invalid_ones_left_out() -> None:
+    again = serving("granikv", "multi_prefix", K4, 256, k=4, repetition=1)
+    bad = serving("granikv", "multi_prefix", K4, 256, k=4, repetition=2)
+    invalid = Logged(
+        bad.id, bad.config, bad.metrics, valid=False, reasons=("x",), requests=log([9.0], 1.0)
+    )
+    (ttft,) = curve([logged(GRANIKV, [0.1], 5.0), logged(again, [0.2], 5.0), invalid], 0)
+    assert ttft.values.tolist() == [0.1, 0.2]
+
+
+def test_a_cell_without_a_usable_log_is_left_out() -> None:
+    damaged = Damaged(GRANIKV.id, GRANIKV.config, GRANIKV.metrics)
+    assert curve([damaged], 0) == []
+    assert curve([GRANIKV], 0) == []
+
+
+def test_each_source_has_a_row_and_a_cpu_is_a_functional_check() -> None:
+    cpu = cpu_cell("granikv", 1.0, kind="multi_prefix", lengths=(64, 128, 256, 512))
+    shown = drawing("latency", [logged(cpu, [0.1, 0.2], 3.0)], [logged(GRANIKV, [0.5], 2.0)])
+    assert len(shown.figure.axes) == 6
+    titles = [axes.get_title("left") for axes in shown.figure.axes[::2]]
+    assert titles == [
+        "paper (A100)",
+        "shipped (one H200)",
+        "here (functional check, tiny model on the CPU)",
+    ]
+    assert all("(s)" in axes.get_xlabel() for axes in shown.figure.axes[::2])
+    assert "functional check" in shown.caption
+    assert "No request log" in drawing("latency").caption

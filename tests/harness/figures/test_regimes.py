@@ -1,0 +1,74 @@
+"""The regime map holds every ratio of Tables 9 to 11 at its place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness import paper
+from harness.figures import regimes
+from harness.tables.grid import SHAREGPT_B, SHAREGPT_LENGTHS
+from harness.tables.sources import Sources
+from tests.harness.analysis.made_up import cpu_cell
+from tests.harness.campaign import serving
+from tests.harness.figures.drawn import drawing, drawn_axes, texts
+
+CELLS = [
+    serving(system, "sharegpt", (16384,), b)
+    for system in ("sglang_default", "sglang_cascade", "granikv")
+    for b in (8, 256)
+]
+
+
+def test_the_papers_ratios_stand_in_rows_of_l_p_and_columns_of_b() -> None:
+    maps = regimes.paper_maps()
+    assert [(one.config, one.baseline) for one in maps[:3]] == [
+        (config, "SGLang default") for config in paper.CONFIGS
+    ]
+    llama = maps[0].ratios
+    assert llama.shape == (len(SHAREGPT_LENGTHS), len(SHAREGPT_B))
+    assert llama[0, 0] == pytest.approx(531 / 586)
+    assert llama[-1, SHAREGPT_B.index(256)] == pytest.approx(2943 / 1362)
+    assert maps[5].ratios[-1, -1] == pytest.approx(2685 / 2774)
+    assert not np.isnan(llama).any()
+
+
+def test_the_threshold_is_where_m_eff_reaches_m_sat() -> None:
+    llama, qwen = regimes.paper_maps()[:2]
+    assert SHAREGPT_B[llama.threshold or 0] == 256  # 256 · 4 = 1,024
+    assert SHAREGPT_B[qwen.threshold or 0] == 256  # 128 · 5 = 640
+
+
+def test_measured_ratios_and_gaps() -> None:
+    to_default, to_cascade = regimes.measured_maps(Sources.of([], CELLS))
+    assert to_default.origin == "shipped (one H200)"
+    assert to_default.ratios[-1, SHAREGPT_B.index(256)] == pytest.approx(2.0)
+    assert to_cascade.ratios[-1, 0] == pytest.approx(1.25)
+    assert np.isfinite(to_default.ratios).sum() == 2
+    assert SHAREGPT_B[to_default.threshold or 0] == 128  # M_sat = 512 there
+
+
+def test_a_cpu_cell_is_on_no_map() -> None:
+    cells = [cpu_cell(s, 1.0) for s in ("sglang_default", "granikv")]
+    assert regimes.measured_maps(Sources.of(cells, [])) == []
+
+
+def test_the_drawing_prints_the_ratios_and_marks_those_below_one() -> None:
+    shown = drawing("regimes", shipped=CELLS)
+    panels = drawn_axes(shown.figure)
+    llama = panels[0]
+    assert llama.get_title("left") == paper.LLAMA_8B
+    printed = [text for text in llama.texts if text.get_fontweight() == "bold"]
+    assert "0.79" in [text.get_text() for text in printed]
+    assert "2.16" in texts(llama)
+    assert "2.16" not in [text.get_text() for text in printed]
+    # Two rows for the paper, two for the shipped cells (of one model), and the colour bar.
+    assert len(panels) == 2 * 3 + 2 * 1 + 1
+    measured = panels[6]
+    assert texts(measured).count("2.00") == 2
+    assert texts(measured).count("–") == 34
+    assert "62 of 108 cells are below" in shown.caption
+
+
+def test_without_cells_it_says_so() -> None:
+    assert "No GPU cell yet" in drawing("regimes").caption
