@@ -17,8 +17,6 @@ SETUP = $(PYTHON) -m granikv.install
 BIN = .venv/bin
 ON_CPU = grep -qs "on the CPU" .venv/.granikv-setup/verify.json
 TINY_MODEL = results/models/tiny
-CPU_FLAGS = --device cpu --dtype float32 --attention-backend torch_native --sampling-backend pytorch
-CPU_FLAGS += --grammar-backend none --disable-cuda-graph
 
 .DEFAULT_GOAL := help
 .PHONY: setup test check reproduce figures verify calibrate serve lint gpu-dry-run clean help
@@ -56,9 +54,7 @@ serve: ## serve MODEL with GraniKV on 127.0.0.1
 ifeq ($(MODEL),)
 	$(BIN)/python -m harness.models.tiny_llama $(TINY_MODEL)
 endif
-	@if $(ON_CPU); then \
-	  export SGLANG_USE_CPU_ENGINE=1 OMP_NUM_THREADS=1; set -- $(CPU_FLAGS); fi; \
-	exec $(BIN)/granikv serve --model $(or $(MODEL),$(TINY_MODEL) --skip-tokenizer-init) "$$@" $(ARGS)
+	exec $(BIN)/granikv serve --model $(or $(MODEL),$(TINY_MODEL) --skip-tokenizer-init) $(ARGS)
 
 lint: ## ruff and mypy
 	@$(SETUP) --engine $(ENGINE)

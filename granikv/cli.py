@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from granikv import doctor, remote
+from granikv.hardware import HardwareProfile, find_profile
 
 LOOPBACK = "127.0.0.1"
 _USAGE = """granikv COMMAND ...
@@ -46,8 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def serve_command(arguments: Sequence[str]) -> list[str]:
     """The engine's own command line for `granikv serve ARGUMENTS`."""
     ours = [] if {"--granikv", "--sglang-cascade"} & set(arguments) else ["--granikv"]
-    hosted = any(a == "--host" or a.startswith("--host=") for a in arguments)
-    host = [] if hosted else ["--host", LOOPBACK]
+    host = [] if _given(arguments, "--host") else ["--host", LOOPBACK]
     return [sys.executable, "-m", "sglang.launch_server", *arguments, *host, *ours]
 
 
@@ -62,7 +62,40 @@ def _serve(arguments: Sequence[str]) -> int:
     if missing:
         print(f"granikv: {missing}", file=sys.stderr)
         return 1
+    if not doctor.has_gpu() and not _given(arguments, "--device"):
+        print("granikv: no GPU here: serving on the CPU in float32, for checks only", flush=True)
+        profile = find_profile("cpu")
+        os.environ.update(profile.server_env)
+        arguments = [*arguments, *cpu_arguments(arguments, profile)]
     return _replace_process(serve_command(arguments))
+
+
+def cpu_arguments(arguments: Sequence[str], profile: HardwareProfile) -> list[str]:
+    """What the engine needs on a CPU and ``arguments`` do not say.
+
+    A model's own tokenizer is kept: the profile leaves it out for the harness, which sends ids.
+    """
+    needed = [("--attention-backend", "torch_native"), *_flags(profile.server_args)]
+    added: list[str] = []
+    for flag, *value in needed:
+        if flag != "--skip-tokenizer-init" and not _given(arguments, flag):
+            added += [flag, *value]
+    return added
+
+
+def _flags(arguments: Sequence[str]) -> list[tuple[str, ...]]:
+    """A flat argument list as (flag,) and (flag, value) tuples."""
+    grouped: list[tuple[str, ...]] = []
+    for argument in arguments:
+        if argument.startswith("--"):
+            grouped.append((argument,))
+        else:
+            grouped[-1] = (*grouped[-1], argument)
+    return grouped
+
+
+def _given(arguments: Sequence[str], flag: str) -> bool:
+    return any(a == flag or a.startswith(flag + "=") for a in arguments)
 
 
 def _replace_process(command: Sequence[str]) -> NoReturn:

@@ -50,6 +50,11 @@ def missing_engine() -> str:
     return ""
 
 
+def has_gpu() -> bool:
+    """Whether an NVIDIA GPU answers."""
+    return not _gpu().remedy
+
+
 def capabilities(found: Sequence[Finding]) -> list[str]:
     """What can be run, from the findings."""
     by_name = {f.name: f for f in found}

@@ -64,10 +64,10 @@ Driver = Callable[..., Run]
 
 
 @pytest.fixture(scope="session")
-def shared_dir(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+def shared_dir(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """A folder that all workers of this test run share."""
     base = tmp_path_factory.getbasetemp()
-    return base if worker_id == "master" else base.parent
+    return base.parent if hasattr(request.config, "workerinput") else base
 
 
 @pytest.fixture(scope="session")
@@ -102,6 +102,8 @@ def drive(shared_dir: Path, model: Path) -> Driver:
         log_path = shared_dir / f"{name}.log"
         job_path.write_text(json.dumps(job))
         environment = {**os.environ, **CPU_ENVIRONMENT, "GRANIKV_TEST_MUTANT": mutant}
+        if job["engine"]["device"] != "cpu":
+            del environment["SGLANG_USE_CPU_ENGINE"]
         if not mutant:
             environment |= BUSY_CHECKS
         command = [sys.executable, "-m", "tests.engine.drive", str(job_path), str(out_path)]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from granikv import cli, doctor, remote
+from granikv.hardware import find_profile
 
 
 def test_serve_becomes_the_engine_on_loopback_with_the_layer_on() -> None:
@@ -24,6 +25,14 @@ def test_serve_becomes_the_engine_on_loopback_with_the_layer_on() -> None:
 def test_serve_keeps_what_the_user_chose() -> None:
     command = cli.serve_command(["--host=0.0.0.0", "--sglang-cascade"])
     assert command[3:] == ["--host=0.0.0.0", "--sglang-cascade"]
+
+
+def test_without_a_gpu_the_engine_gets_what_it_needs_on_a_cpu() -> None:
+    added = cli.cpu_arguments(["--model-path", "m", "--dtype=bfloat16"], find_profile("cpu"))
+    assert added[:4] == ["--attention-backend", "torch_native", "--device", "cpu"]
+    assert "--dtype" not in added
+    assert "--skip-tokenizer-init" not in added
+    assert added[added.index("--grammar-backend") + 1] == "none"
 
 
 def test_help_lists_our_flags(capsys: pytest.CaptureFixture[str]) -> None:
