@@ -102,7 +102,7 @@ def drive(shared_dir: Path, model: Path) -> Driver:
         log_path = shared_dir / f"{name}.log"
         job_path.write_text(json.dumps(job))
         environment = {**os.environ, **CPU_ENVIRONMENT, "GRANIKV_TEST_MUTANT": mutant}
-        if job["engine"]["device"] != "cpu":
+        if engine.get("device", "cpu") != "cpu":
             del environment["SGLANG_USE_CPU_ENGINE"]
         if not mutant:
             environment |= BUSY_CHECKS
