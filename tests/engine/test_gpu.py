@@ -17,7 +17,7 @@ GPU: dict[str, Any] = {
     "device": "cuda",
     "attention_backend": "triton",
     "dtype": "float32",
-    "cuda_graph_max_bs": 16,
+    "cuda_graph_max_bs_decode": 16,
     "mem_fraction_static": 0.5,
 }
 POOLS = {
