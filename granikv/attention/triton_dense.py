@@ -57,6 +57,11 @@ class DenseStep:
     the layers run), then `attend` for each layer. What `plan` and `snapshot` write is read by the
     launches of `attend` when they run, so `attend` may be captured once and replayed for every
     step; its launches depend on the number of rows given to it alone.
+
+    Attributes:
+        shape, prefix, suffix: what the kernels are compiled for.
+        current: the plan in force, None before the first.
+        part_out, part_lse: the parts of the last layer, as `dense_prefix` writes them.
     """
 
     def __init__(
@@ -94,7 +99,7 @@ class DenseStep:
         self._turn = 0
         self._work = torch.zeros(length, dtype=torch.int32, device=device)
         self._on_device = worklist.split(self._work, self._capacity, self._tiling)
-        self._plan: DecodePlan | None = None
+        self.current: DecodePlan | None = None
         self._covered = 0
         self._slots = torch.zeros(max(tokens, 1), dtype=torch.int32, device=device)
         self._suffix_parts = torch.zeros(
@@ -114,7 +119,7 @@ class DenseStep:
             WorkListOverflow: it does not fit; the plan before stays in force.
             ValueError: a segment lies on ordinary pages.
         """
-        if plan is self._plan:
+        if plan is self.current:
             return
         upload = self._uploads[self._turn]
         upload.wait()
@@ -127,7 +132,7 @@ class DenseStep:
         used = worklist.used_length(counts, self._capacity, self._tiling)
         upload.send(self._work, used)
         self._turn = (self._turn + 1) % _STAGED
-        self._plan = plan
+        self.current = plan
         self._covered = sum(len(s.rows) * s.length for s in plan.segments)
 
     def snapshot(
@@ -175,8 +180,15 @@ class DenseStep:
         self.attend_suffix(q, k_cache, v_cache, scale)
         self.merge(out)
 
-    def attend_prefix(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float) -> None:
-        """The slabs' parts of `attend`."""
+    def attend_prefix(
+        self,
+        q: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        scale: float,
+        slot_table: Tensor | None = None,
+    ) -> None:
+        """The slabs' parts of `attend`; slot_table as in `dense_prefix`."""
         dense_prefix(
             q,
             k_cache,
@@ -189,6 +201,7 @@ class DenseStep:
             scale,
             self.shape,
             self.prefix,
+            slot_table,
         )
 
     def attend_suffix(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float) -> None:

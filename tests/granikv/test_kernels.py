@@ -39,8 +39,12 @@ from granikv.attention.kernels.merge import merge  # noqa: E402
 from granikv.attention.kernels.relocate import Relocator  # noqa: E402
 from granikv.attention.kernels.worklist import WorkListOverflow  # noqa: E402
 from granikv.attention.triton_dense import DenseStep, TritonDenseBackend, plan_of  # noqa: E402
+from granikv.bench.kernels import Bench, Read  # noqa: E402
+from granikv.bench.kernels import Case as BenchCase  # noqa: E402
 
 HALF_TOLERANCE = 4e-3
+# The interpreter multiplies bfloat16 as integers, so bfloat16 waits for a GPU.
+DTYPES = [torch.float32, torch.float16, *([] if INTERPRETED else [torch.bfloat16])]
 BACKEND = TritonDenseBackend()
 
 
@@ -75,8 +79,7 @@ def test_random_steps(seed: int) -> None:
     assert_matches(_random_case(seed))
 
 
-# The interpreter multiplies bfloat16 as integers, so bfloat16 waits for a GPU.
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("group", "kv_heads", "d"),
     [(1, 8, 32), (2, 4, 64), (4, 2, 128), (5, 1, 64), (7, 2, 32), (8, 1, 128)],
@@ -171,6 +174,14 @@ def test_refusals(change: str, message: str) -> None:
         case.scale = 0.0
     with pytest.raises(ValueError, match=message):
         case.decode(BACKEND)
+
+
+def test_the_benchmark_times_what_is_right() -> None:
+    case = BenchCase(
+        "nested", 6, 20, (4, 2), 32, (Read(0, 6, 0, 70), Read(0, 4, 70, 40), Read(4, 2, 70, 1))
+    )
+    bench = Bench(case, 2, dtype=torch.float32, device=DEVICE.type)
+    assert bench.error() <= TOLERANCE[torch.float32]
 
 
 class Server:

@@ -165,26 +165,19 @@ def fill(plan: DecodePlan, tiling: Tiling, capacity: Capacity, arrays: Arrays[In
         ValueError: a segment lies on ordinary pages (base None).
         WorkListOverflow: the plan does not fit; nothing that a kernel reads was changed.
     """
-    segments = [s for s in plan.segments if s.length and s.rows]
-    for segment in segments:
-        if segment.base is None:
-            raise ValueError(
-                f"the dense kernels read contiguous slabs only, but the segment at position "
-                f"{segment.p0} lies on ordinary pages (base is None)"
-            )
-    pairs = sum(len(s.rows) for s in segments)
+    reads = _reads(plan.segments)
     _fits("rows", plan.rows, capacity.rows)
-    _fits("segment readers", pairs, capacity.segment_rows)
-    cut = _cut(segments, tiling)
-    counts = Counts(cut.begin.size, int((cut.rows * cut.pieces).sum()))
+    _fits("segment readers", reads.readers.size, capacity.segment_rows)
+    cut = _cut(reads, tiling)
+    counts = Counts(cut.begin.size, int((reads.rows * cut.pieces).sum()))
     _fits("prefix items", counts.items, capacity.items)
     _fits("prefix parts", counts.parts, capacity.parts)
     ranges, layouts = _layouts(plan.paged)
     _fits("paged ranges", sum(map(len, ranges)), capacity.gaps)
 
     _write_ranges(plan.rows, ranges, layouts, arrays)
-    _write_items(segments, tiling, cut, arrays)
-    _write_parts(segments, plan.rows, tiling, cut, arrays)
+    _write_items(reads, tiling, cut, arrays)
+    _write_parts(reads, plan.rows, tiling, cut, arrays)
     return counts
 
 
@@ -196,19 +189,47 @@ def _fits(what: str, needed: int, room: int) -> None:
         )
 
 
+class _Reads(NamedTuple):
+    """The segments that read anything, as arrays; `readers` holds theirs one after another."""
+
+    base: Int64
+    length: Int64
+    rows: Int64
+    readers: Int64
+
+
+def _reads(segments: Sequence[Segment]) -> _Reads:
+    kept = [s for s in segments if s.length and s.rows]
+    for segment in kept:
+        if segment.base is None:
+            raise ValueError(
+                f"the dense kernels read contiguous slabs only, but the segment at position "
+                f"{segment.p0} lies on ordinary pages (base is None)"
+            )
+    return _Reads(
+        _array([s.base for s in kept]),
+        _array([s.length for s in kept]),
+        _array([len(s.rows) for s in kept]),
+        _array([row for s in kept for row in s.rows]),
+    )
+
+
+def _array(values: list[Any]) -> Int64:
+    return np.array(values, dtype=np.int64)
+
+
 class _Cut(NamedTuple):
     """The tiles and where they are cut.
 
-    Per segment: length (tokens), rows, tiles (of folded rows), pieces (most parts of any tile).
-    Per tile, ordered by segment, KV head, folded rows: segment, first block on the line.
-    Per item: tile, begin and end block on the line.
+    Per segment: tiles (of folded rows, a KV head), pieces (most parts of any of its tiles), its
+    first tile. Per tile, ordered by segment, KV head, folded rows: segment, first block on the
+    line. Per item: tile, begin and end block on the line.
     program_ptr [programs + 1]: the items of each program.
     """
 
-    length: Int64
-    rows: Int64
     tiles: Int64
     pieces: Int64
+    first_tile: Int64
     segment: Int64
     tile_begin: Int64
     tile: Int64
@@ -217,26 +238,30 @@ class _Cut(NamedTuple):
     program_ptr: Int64
 
 
-def _cut(segments: Sequence[Segment], tiling: Tiling) -> _Cut:
-    length = np.array([s.length for s in segments], dtype=np.int64)
-    rows = np.array([len(s.rows) for s in segments], dtype=np.int64)
-    tiles = -(-rows * tiling.group // tiling.block_m)
-    blocks = -(-length // tiling.block_n)
-    segment = np.repeat(np.arange(len(segments)), tiles * tiling.kv_heads)
-    of_tile = blocks[segment]
+def _cut(reads: _Reads, tiling: Tiling) -> _Cut:
+    tiles = -(-reads.rows * tiling.group // tiling.block_m)
+    of_segment = tiles * tiling.kv_heads
+    first_tile = _starts(of_segment)
+    segment = np.repeat(np.arange(tiles.size), of_segment)
+    of_tile = (-(-reads.length // tiling.block_n))[segment]
     ends = np.cumsum(of_tile)
     tile_begin = ends - of_tile
     cuts = _cuts(of_tile, tile_begin, tiling.programs)
-    begin = np.union1d(tile_begin, cuts[cuts < (ends[-1] if ends.size else 0)])
-    end = np.append(begin[1:], ends[-1:])
+    begin = np.concatenate((tile_begin, cuts))
+    begin.sort(kind="stable")
+    distinct = np.ones(begin.size, dtype=bool)
+    distinct[1:] = begin[1:] != begin[:-1]
+    if ends.size:
+        distinct &= begin < ends[-1]
+    begin = begin[distinct]
+    end = np.concatenate((begin[1:], ends[-1:]))
     tile = np.searchsorted(tile_begin, begin, "right") - 1
-    parts_of_tile = np.bincount(tile, minlength=of_tile.size)
-    first_tile = np.searchsorted(segment, np.arange(len(segments)))
-    pieces = np.maximum.reduceat(parts_of_tile, first_tile) if segments else first_tile
-    program_ptr = np.full(tiling.programs + 1, begin.size, dtype=np.int64)
+    of_tile = np.bincount(tile, minlength=segment.size)
+    pieces = np.maximum.reduceat(of_tile, first_tile) if tiles.size else first_tile
+    program_ptr = np.full(tiling.programs + 1, begin.size)
     program_ptr[0] = 0
     program_ptr[1 : 1 + cuts.size] = np.searchsorted(begin, cuts)
-    return _Cut(length, rows, tiles, pieces, segment, tile_begin, tile, begin, end, program_ptr)
+    return _Cut(tiles, pieces, first_tile, segment, tile_begin, tile, begin, end, program_ptr)
 
 
 def _cuts(of_tile: Int64, tile_begin: Int64, programs: int) -> Int64:
@@ -257,62 +282,54 @@ def _cuts(of_tile: Int64, tile_begin: Int64, programs: int) -> Int64:
     return cuts
 
 
-def _write_items(
-    segments: Sequence[Segment], tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]
-) -> None:
+def _write_items(reads: _Reads, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]) -> None:
     arrays.program_ptr[: tiling.programs + 1] = cut.program_ptr
-    if not segments:
-        return
-    base = np.array([s.base for s in segments], dtype=np.int64)
-    arrays.rows[: int(cut.rows.sum())] = np.concatenate([np.asarray(s.rows) for s in segments])
-    rows_at = np.cumsum(cut.rows) - cut.rows
-    part_at = _part_at(cut, tiling)
-    first_tile = np.searchsorted(cut.segment, np.arange(len(segments)))
-    tile, seg = cut.tile, cut.segment[cut.tile]
-    start = (cut.begin - cut.tile_begin[tile]) * tiling.block_n
-    stop = np.minimum((cut.end - cut.tile_begin[tile]) * tiling.block_n, cut.length[seg])
-    in_head = (tile - first_tile[seg]) // cut.tiles[seg]
+    arrays.rows[: reads.readers.size] = reads.readers
+    tile = cut.tile
+    seg = cut.segment[tile]
+    line = cut.tile_begin[tile]
+    start = (cut.begin - line) * tiling.block_n
+    in_segment = tile - cut.first_tile[seg]
+    tiles, rows, pieces = cut.tiles[seg], reads.rows[seg], cut.pieces[seg]
+    head = in_segment // tiles
     piece = np.arange(tile.size) - np.searchsorted(tile, tile)
-    last = np.append(tile[1:] != tile[:-1], True)
+    last = np.ones(tile.size, dtype=bool)
+    last[:-1] = tile[1:] != tile[:-1]
     items = arrays.items[: tile.size]
-    items[:, 0] = base[seg] + start
-    items[:, 1] = stop - start
-    items[:, 2] = in_head
-    items[:, 3] = ((tile - first_tile[seg]) % cut.tiles[seg]) * tiling.block_m
-    items[:, 4] = cut.rows[seg] * tiling.group
-    items[:, 5] = rows_at[seg]
-    items[:, 6] = part_at[seg] + piece * cut.rows[seg]
-    items[:, 7] = np.where(last, cut.pieces[seg] - piece - 1, 0)
+    items[:, 0] = reads.base[seg] + start
+    items[:, 1] = np.minimum((cut.end - line) * tiling.block_n, reads.length[seg]) - start
+    items[:, 2] = head
+    items[:, 3] = (in_segment - head * tiles) * tiling.block_m
+    items[:, 4] = rows * tiling.group
+    items[:, 5] = _starts(reads.rows)[seg]
+    items[:, 6] = tiling.first_part + _starts(reads.rows * cut.pieces)[seg] + piece * rows
+    items[:, 7] = np.where(last, pieces - piece - 1, 0)
 
 
-def _part_at(cut: _Cut, tiling: Tiling) -> Int64:
-    """Index of each segment's first part: pieces x rows of them lie side by side."""
-    size = cut.rows * cut.pieces
-    at: Int64 = tiling.first_part + np.cumsum(size) - size
-    return at
+def _starts(sizes: Int64) -> Int64:
+    """Where each of some ranges begins that lie one after another."""
+    starts: Int64 = np.cumsum(sizes) - sizes
+    return starts
 
 
 def _write_parts(
-    segments: Sequence[Segment], rows: int, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]
+    reads: _Reads, rows: int, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]
 ) -> None:
-    """For each row the parts it has, and how many tokens its segments hold."""
-    arrays.part_ptr[:] = 0
-    arrays.covered[:] = 0
-    if not segments:
-        return
-    part_at = _part_at(cut, tiling)
-    readers = arrays.rows[: int(cut.rows.sum())]
-    of_part = [
-        np.tile(np.asarray(s.rows, dtype=np.uint16), n)
-        for s, n in zip(segments, cut.pieces.tolist(), strict=True)
-    ]
-    row = np.concatenate(of_part)
-    arrays.parts[: row.size] = int(part_at[0]) + np.argsort(row, kind="stable")
-    per_row = np.bincount(row, minlength=rows)
-    arrays.part_ptr[1 : rows + 1] = np.cumsum(per_row)
+    """For each row the parts it has, and how many tokens its segments hold.
+
+    The parts of a segment lie side by side, pieces x rows of them, in the order of its readers.
+    """
+    sizes = reads.rows * cut.pieces
+    seg = np.repeat(np.arange(sizes.size), sizes)
+    reader = (np.arange(seg.size) - _starts(sizes)[seg]) % reads.rows[seg]
+    row = reads.readers[_starts(reads.rows)[seg] + reader].astype(np.uint16)
+    arrays.parts[: row.size] = tiling.first_part + np.argsort(row, kind="stable")
+    arrays.part_ptr[0] = 0
+    arrays.part_ptr[1 : rows + 1] = np.cumsum(np.bincount(row, minlength=rows))
     arrays.part_ptr[rows + 1 :] = row.size
-    tokens = np.repeat(cut.length, cut.rows)
-    arrays.covered[:rows] = np.bincount(readers, weights=tokens, minlength=rows)
+    tokens = np.repeat(reads.length, reads.rows)
+    arrays.covered[:rows] = np.bincount(reads.readers, weights=tokens, minlength=rows)
+    arrays.covered[rows:] = 0
 
 
 def _layouts(
