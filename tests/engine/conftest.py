@@ -24,7 +24,7 @@ CPU_ENVIRONMENT = {
     "SGLANG_USE_CPU_ENGINE": "1",
     "OMP_NUM_THREADS": "1",
     "PYTHONWARNINGS": "ignore",
-    "PYTHONPATH": str(REPOSITORY),
+    "PYTHONPATH": os.pathsep.join(p for p in (str(REPOSITORY), os.environ.get("PYTHONPATH")) if p),
 }
 BUSY_CHECKS = {
     "SGLANG_CHECK_KV_PAGE_INVARIANTS": "1",
