@@ -104,6 +104,7 @@ def drive(shared_dir: Path, model: Path) -> Driver:
         environment = {**os.environ, **CPU_ENVIRONMENT, "GRANIKV_TEST_MUTANT": mutant}
         if engine.get("device", "cpu") != "cpu":
             del environment["SGLANG_USE_CPU_ENGINE"]
+            environment["GRANIKV_TEST_NATIVE_OPS"] = "1"
         if not mutant:
             environment |= BUSY_CHECKS
         command = [sys.executable, "-m", "tests.engine.drive", str(job_path), str(out_path)]

@@ -15,9 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.engine import mutants
+from tests.engine import mutants, native_ops
 from tests.engine.scenarios import LONG_SCENARIOS, SCENARIOS, Asker
 
+native_ops.apply()
 mutants.apply(os.environ.get("GRANIKV_TEST_MUTANT", ""))
 
 

@@ -18,6 +18,7 @@ GPU: dict[str, Any] = {
     "attention_backend": "triton",
     "dtype": "float32",
     "cuda_graph_max_bs_decode": 16,
+    "cuda_graph_backend_prefill": "disabled",
     "mem_fraction_static": 0.5,
 }
 POOLS = {
