@@ -104,7 +104,8 @@ def drive(shared_dir: Path, model: Path) -> Driver:
         environment = {**os.environ, **CPU_ENVIRONMENT, "GRANIKV_TEST_MUTANT": mutant}
         if engine.get("device", "cpu") != "cpu":
             del environment["SGLANG_USE_CPU_ENGINE"]
-            environment["GRANIKV_TEST_NATIVE_OPS"] = "1"
+            # SGLang's Triton kernels multiply float32 in TF32 unless Triton is told otherwise.
+            environment |= {"GRANIKV_TEST_NATIVE_OPS": "1", "TRITON_F32_DEFAULT": "ieee"}
         if not mutant:
             environment |= BUSY_CHECKS
         command = [sys.executable, "-m", "tests.engine.drive", str(job_path), str(out_path)]

@@ -45,8 +45,7 @@ def stock_gpu(drive: Driver) -> Run:
     return run
 
 
-@pytest.mark.parametrize("pool", POOLS)
-@pytest.mark.parametrize("admission", ["eager", "on_share"])
+@pytest.mark.parametrize(("pool", "admission"), [("small", "eager"), ("big", "on_share")])
 def test_dense_in_graphs_equals_stock(
     pool: str, admission: str, drive: Driver, stock_gpu: Run
 ) -> None:
