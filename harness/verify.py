@@ -41,14 +41,20 @@ def expected(claim: Claim) -> str:
     """What the claim promises, as people read it."""
     if claim.expected is None or claim.tolerance is None:
         return ""
-    return f"{claim.expected:.2f}× ± {claim.tolerance:.0%}"
+    spread = f" ± {claim.tolerance:.0%}" if claim.tolerance else ""
+    if claim.judge == "ratio":
+        return f"{claim.expected:.2f}×{spread}"
+    bound = str(claim.options.get("bound", "at_least")).replace("_", " ")
+    words = "" if bound == "within" else f"{bound} "
+    return f"{words}{claim.expected:,g}{claim.options.get('unit', '')}{spread}"
 
 
 def show(verdicts: Sequence[Verdict], console: Console) -> None:
     """Print the verdicts as a table and count them."""
     table = Table(box=SIMPLE)
     for heading in ("Verdict", "Claim", "Hardware", "Expected", "Observed", "Reason"):
-        table.add_column(heading, overflow="fold")
+        # An id is looked for in the output: it stays in one piece.
+        table.add_column(heading, overflow="fold", no_wrap=heading == "Claim")
     for one in verdicts:
         table.add_row(
             Text(one.result.value, style=COLOURS[one.result]),

@@ -47,12 +47,16 @@ class Claim:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a judge may look at: the cells of one hardware, and a test report if there is one."""
+    """What a judge may look at: the cells of one hardware, and a test report if there is one.
+
+    tables: those that a judge built of these cells, by number, for the next claim on them.
+    """
 
     hardware: str
     functional: bool
     cells: Sequence[CellLike]
     tests: Path | None = None
+    tables: dict[int, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from harness.analysis.cells import CellLike, by_hardware, standing
-from harness.analysis.claims import dispatch, ratio, slabs, tests
+from harness.analysis.claims import dispatch, no_worse, ratio, slabs, tables, tests
 from harness.analysis.claims.claim import Claim, Evidence, Result, Verdict
 from harness.errors import HarnessError
 
@@ -15,6 +15,8 @@ Judge: TypeAlias = Callable[[Claim, Evidence], tuple[Result, str, str]]
 
 JUDGES: dict[str, Judge] = {
     "ratio": ratio.judge,
+    "table": tables.judge,
+    "no_worse": no_worse.judge,
     "dispatch": dispatch.judge,
     "slabs": slabs.judge,
     "tests": tests.judge,

@@ -15,9 +15,10 @@ MINIMUM_RUNS = 3
 def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
     """(result, observed, reason) of one hardware.
 
-    options: `at` (fields of Point without the system), `system`, `baseline`, `metric`, and `bound`:
-    `at_least` (the default: more is better) or `within` (as far above as below). The interval must
-    lie wholly inside the bounds for PASS, wholly outside for FAIL.
+    options: `at` (fields of Point without the system; traits as a mapping), `system`, `baseline`,
+    `metric`, and `bound`: `at_least` (the default: more is better), `at_most`, or `within` (as far
+    above as below). The interval must lie wholly inside the bounds for PASS, wholly outside for
+    FAIL.
     """
     if evidence.functional:
         return Result.INCONCLUSIVE, "", "a CPU cell is a functional check and forms no ratio"
@@ -28,22 +29,30 @@ def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
     if estimate.runs < MINIMUM_RUNS:
         return Result.INCONCLUSIVE, observed, f"{estimate.runs} of {MINIMUM_RUNS} runs"
     low, high = bounds(claim)
-    return _within(estimate, low, high), observed, f"asked for {_words(low, high)}"
+    return within(estimate, low, high), observed, f"asked for {words(low, high)}"
 
 
 def bounds(claim: Claim) -> tuple[float, float]:
-    """The ratios that confirm the claim, inclusive; the upper one is infinite for `at_least`."""
+    """The numbers that confirm the claim, inclusive; an open end is infinite."""
     if claim.expected is None or claim.tolerance is None:
         raise ValueError(f"claim {claim.id} needs expected and tolerance")
-    low = claim.expected * (1 - claim.tolerance)
-    if claim.options.get("bound", "at_least") == "at_least":
-        return low, float("inf")
-    return low, claim.expected * (1 + claim.tolerance)
+    low, high = (claim.expected * (1 + sign * claim.tolerance) for sign in (-1, 1))
+    match claim.options.get("bound", "at_least"):
+        case "at_least":
+            return low, float("inf")
+        case "at_most":
+            return float("-inf"), high
+        case "within":
+            return low, high
+        case other:
+            raise ValueError(f"bound {other!r} is none of at_least, at_most, within")
 
 
 def _entry(claim: Claim, evidence: Evidence) -> Measured | Missing:
     options = claim.options
-    point = Point(system=str(options["system"]), **options["at"])
+    at = dict(options["at"])
+    traits = tuple(sorted(at.pop("traits", {}).items()))
+    point = Point(system=str(options["system"]), traits=traits, **at)
     metric = Metric(str(options["metric"]), "", Kind.RATIO, baseline=str(options["baseline"]))
     absent = "not measured"
     for source in by_hardware_sources("cells", evidence.cells, absent):
@@ -53,7 +62,8 @@ def _entry(claim: Claim, evidence: Evidence) -> Measured | Missing:
     return Missing(absent)
 
 
-def _within(estimate: Estimate, low: float, high: float) -> Result:
+def within(estimate: Estimate, low: float, high: float) -> Result:
+    """PASS for an interval wholly inside the bounds, FAIL for one wholly outside."""
     if low <= estimate.low and estimate.high <= high:
         return Result.PASS
     if estimate.high < low or estimate.low > high:
@@ -61,5 +71,9 @@ def _within(estimate: Estimate, low: float, high: float) -> Result:
     return Result.INCONCLUSIVE
 
 
-def _words(low: float, high: float) -> str:
-    return f"at least {low:.2f}×" if high == float("inf") else f"{low:.2f}× to {high:.2f}×"
+def words(low: float, high: float, unit: str = "×", places: str = ".2f") -> str:
+    """The bounds for people."""
+    said = [f"{bound:{places}}{unit}" for bound in (low, high)]
+    if high == float("inf"):
+        return f"at least {said[0]}"
+    return f"at most {said[1]}" if low == float("-inf") else f"{said[0]} to {said[1]}"

@@ -41,7 +41,7 @@ def test_nothing_measured_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_confirmed_claim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _store(tmp_path, _pair(2943.0))
+    _store(tmp_path, _pair(4222.0))
     assert _main(tmp_path) == 0
     (line,) = [x for x in capsys.readouterr().out.splitlines() if "table3-llama-16k-default" in x]
     assert line.split()[:3] == ["PASS", "table3-llama-16k-default", "h200"]

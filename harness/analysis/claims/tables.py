@@ -1,0 +1,65 @@
+"""Judges one number of one table, of any kind, against the expected one."""
+
+from __future__ import annotations
+
+from harness.analysis.claims.claim import Claim, Evidence, Result
+from harness.analysis.claims.ratio import MINIMUM_RUNS, bounds, within, words
+from harness.tables import registry
+from harness.tables.entries import Entry, Measured, Missing, write
+from harness.tables.sources import Sources
+from harness.tables.table import Column, Table
+
+
+def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
+    """(result, observed, reason) of one hardware.
+
+    options: `row`, the labels of the row; `column`, the number's key; `bound`: `at_least`,
+    `at_most` or `within`; `unit`, said with the numbers; `runs`, how many the number needs
+    (MINIMUM_RUNS; 1 for what counters say). A CPU decides none.
+    """
+    options = claim.options
+    if evidence.functional:
+        return Result.INCONCLUSIVE, "", "a CPU cell is a functional check and measures no speed"
+    column, entry = _find(_table(claim, evidence), options["row"], str(options["column"]))
+    if not isinstance(entry, Measured):
+        reason = entry.reason if isinstance(entry, Missing) else "no such number on this hardware"
+        return Result.INCONCLUSIVE, "", reason
+    observed, wanted = write(entry, column.kind), int(options.get("runs", MINIMUM_RUNS))
+    if entry.estimate.runs < wanted:
+        return Result.INCONCLUSIVE, observed, f"{entry.estimate.runs} of {wanted} runs"
+    low, high = bounds(claim)
+    asked = words(low, high, str(options.get("unit", "")), ",.4g")
+    return within(entry.estimate, low, high), observed, f"asked for {asked}"
+
+
+def _table(claim: Claim, evidence: Evidence) -> Table:
+    """The claim's table of this hardware's cells, built once for all claims on it."""
+    if claim.table is None:
+        raise ValueError("it names no table")
+    table: Table | None = evidence.tables.get(claim.table)
+    if table is None:
+        table = registry.builders()[claim.table](Sources.of(evidence.cells, ()))
+        evidence.tables[claim.table] = table
+    return table
+
+
+def _find(table: Table, labels: list[str], key: str) -> tuple[Column, Entry | None]:
+    """The column and the entry. Raises ValueError where the table has no such place."""
+    columns = {c.key.partition(".")[2]: c for c in table.columns if c.source == "here"}
+    names = [c.key for c in table.columns if c.is_label]
+    for row in table.rows:
+        if [_plain(str(row.get(name, ""))) for name in names] == [str(one) for one in labels]:
+            break
+    else:
+        raise ValueError(f"table {table.number} has no row {labels}")
+    if key not in columns:
+        # Without a cell a table has one column, of the reason why there is none.
+        if len(columns) > 1:
+            raise ValueError(f"table {table.number} has no column {key!r}")
+        (key,) = columns
+    return columns[key], row.get(columns[key].key)
+
+
+def _plain(label: str) -> str:
+    """A label without the length that a CPU cell served in its place."""
+    return label.partition(" (CPU:")[0]

@@ -1,0 +1,187 @@
+"""Claims on one number of a table, and on a whole grid, over made-up cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from harness import paper
+from harness.analysis.claims.claim import Claim, Result, Verdict, load
+from harness.analysis.claims.evaluate import evaluate
+from harness.errors import HarnessError
+from harness.verify import expected
+from tests.harness.analysis.made_up import MadeUpCell, cpu_cell
+from tests.harness.campaign import BS, LADDER, kernel, serving
+
+CLAIMS = {claim.id: claim for claim in load(paper.ROOT / "claims.yaml")}
+
+
+def one(claim: Claim | str, cells: Sequence[MadeUpCell]) -> Verdict:
+    chosen = CLAIMS[claim] if isinstance(claim, str) else claim
+    (verdict,) = evaluate([chosen], cells, [], None)
+    return verdict
+
+
+def speedup(hot_us: float, paged_us: float) -> list[MadeUpCell]:
+    walls = {"HOT": ("shared", hot_us), "paged": ("unshared", paged_us)}
+    cells = [(kernel(layout, read), wall) for layout, (read, wall) in walls.items()]
+    return [
+        MadeUpCell(cell.id, cell.config, dict(cell.metrics) | {"kernel_wall_s": wall * 1e-6})
+        for cell, wall in cells
+    ]
+
+
+def forced(dense: Sequence[float], cascade: Sequence[float]) -> list[MadeUpCell]:
+    """TPOT of both children at B = 256, one value a repetition."""
+    cells = []
+    for system, values in (("granikv_dense", dense), ("granikv_cascade", cascade)):
+        for n, value in enumerate(values):
+            cell = serving(system, "synthetic", (8192,), 256, repetition=n)
+            metrics = dict(cell.metrics) | {"tpot_p50_ms": value}
+            cells.append(MadeUpCell(cell.id, cell.config, metrics))
+    return cells
+
+
+def test_a_number_at_least_as_large_passes() -> None:
+    verdict = one("table5-speedup", speedup(449, 6988))
+    assert (verdict.result, verdict.observed) == (Result.PASS, "15.6×")
+    assert verdict.reason == "asked for at least 14.04×"
+
+
+def test_a_smaller_number_fails() -> None:
+    assert one("table5-speedup", speedup(449, 3000)).result is Result.FAIL
+
+
+def test_at_most() -> None:
+    claim = "table16-dense-at-1024"
+    passed = one(claim, forced((6.6, 6.7, 6.8), (10.0, 10.0, 10.0)))
+    assert (passed.result, passed.reason) == (Result.PASS, "asked for at most 0.737×")
+    assert one(claim, forced((9.0, 9.1, 9.2), (10.0, 10.0, 10.0))).result is Result.FAIL
+    across = one(claim, forced((6.0, 7.4, 8.8), (10.0, 10.0, 10.0)))
+    assert across.result is Result.INCONCLUSIVE
+
+
+def test_within_fails_on_either_side() -> None:
+    claim = replace(
+        CLAIMS["table16-dense-at-1024"],
+        options=dict(CLAIMS["table16-dense-at-1024"].options, bound="within"),
+    )
+    assert one(claim, forced((6.7,) * 3, (10.0,) * 3)).result is Result.PASS
+    assert one(claim, forced((4.0,) * 3, (10.0,) * 3)).result is Result.FAIL
+    assert one(claim, forced((9.0,) * 3, (10.0,) * 3)).result is Result.FAIL
+
+
+def test_too_few_runs_decide_nothing() -> None:
+    verdict = one("table16-dense-at-1024", forced((6.7,), (10.0,)))
+    assert (verdict.result, verdict.reason) == (Result.INCONCLUSIVE, "1 of 3 runs")
+
+
+def test_counters_need_one_run() -> None:
+    cell = serving("granikv", "synthetic", (8192,), 256)
+    assert cell.state is not None
+    routed = dict(cell.state) | {"counters": {"steps": 100, "steps_dense": 100, "rows": 25600}}
+    always = MadeUpCell(cell.id, cell.config, cell.metrics, state=routed)
+    assert one("table15-8k-b256", [always]).result is Result.PASS
+    assert one("table15-8k-b256", [cell]).result is Result.FAIL
+
+
+def test_a_missing_cell_decides_nothing() -> None:
+    verdict = one("table5-speedup", [serving("granikv", "sharegpt", (512,), 8)])
+    assert verdict.result is Result.INCONCLUSIVE
+    assert "not measured" in verdict.reason
+    assert one("table5-speedup", []).result is Result.INCONCLUSIVE
+
+
+def test_a_cpu_decides_none() -> None:
+    for name in ("table5-speedup", "ours-no-worse-default"):
+        verdict = one(name, [cpu_cell("granikv", 1.0)])
+        assert verdict.result is Result.INCONCLUSIVE
+        assert "functional check" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"row": ["nowhere"], "column": "speedup"}, "has no row"),
+        ({"row": ["paged", "by each row"], "column": "nothing"}, "has no column 'nothing'"),
+        ({"row": ["paged", "by each row"], "column": "speedup", "bound": "about"}, "none of"),
+    ],
+)
+def test_a_claim_on_no_such_number_is_an_error(options: dict[str, object], message: str) -> None:
+    claim = replace(CLAIMS["table5-speedup"], options=options | {"runs": 1})
+    with pytest.raises(HarnessError, match=message):
+        one(claim, speedup(449, 6988))
+
+
+def test_every_claim_can_be_judged_on_a_few_cells() -> None:
+    cells = [*speedup(449, 6988), *forced((6.7,) * 3, (10.0,) * 3)]
+    verdicts = evaluate(list(CLAIMS.values()), cells, [], None)
+    assert len(verdicts) == len(CLAIMS)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("table3-llama-16k-default", "2.16× ± 10%"),
+        ("ours-16k-default", "3.00×"),
+        ("table17-host-time", "at most 1 µs"),
+        ("table12-peak-llama", "256"),
+        ("table15-8k-b256", "at least 100% ± 2%"),
+        ("greedy-equality", ""),
+    ],
+)
+def test_what_is_expected_in_words(name: str, text: str) -> None:
+    assert expected(CLAIMS[name]) == text
+
+
+def grid(ratios: dict[tuple[int, int], Sequence[float]] | None = None) -> list[MadeUpCell]:
+    """Three runs at every point, GraniKV 1.1 times as fast but where `ratios` says otherwise."""
+    cells = []
+    for l_p in LADDER:
+        for b in BS:
+            for n, factor in enumerate((ratios or {}).get((l_p, b), (1.1, 1.1, 1.1))):
+                for system, speed in (("sglang_default", 1000.0), ("granikv", 1000.0 * factor)):
+                    cell = serving(system, "sharegpt", (l_p,), b, repetition=n)
+                    cells.append(MadeUpCell(cell.id, cell.config, {"output_tok_s": speed}))
+    return cells
+
+
+def test_nowhere_worse_passes() -> None:
+    verdict = one("ours-no-worse-default", grid({(512, 8): (0.97, 1.0, 1.03)}))
+    assert (verdict.result, verdict.reason) == (Result.PASS, "all 36 points")
+    assert verdict.observed == "lowest 1.00×, geometric mean 1.10×"
+
+
+@pytest.mark.parametrize(
+    ("runs", "reason"),
+    [
+        ((0.90, 0.90, 0.90), "0.90×, below 0.95×"),
+        ((0.97, 0.98, 0.98), "lies below 1.00×"),
+        ((0.94,), "below 0.95×"),
+    ],
+)
+def test_one_worse_point_fails(runs: Sequence[float], reason: str) -> None:
+    verdict = one("ours-no-worse-default", grid({(1024, 128): runs}))
+    assert verdict.result is Result.FAIL
+    assert verdict.reason.startswith("L_p = 1,024, B = 128: ")
+    assert reason in verdict.reason
+
+
+def test_a_single_run_has_no_interval_to_fail_by() -> None:
+    assert one("ours-no-worse-default", grid({(1024, 128): (0.97,)})).result is Result.PASS
+
+
+def test_a_mean_below_one_fails_though_each_point_is_uncertain() -> None:
+    wavering = (0.90, 0.96, 1.05)
+    verdict = one("ours-no-worse-default", grid({(n, b): wavering for n in LADDER for b in BS}))
+    assert verdict.result is Result.FAIL
+    assert "geometric mean" in verdict.reason
+
+
+def test_a_missing_point_decides_nothing() -> None:
+    cells = [cell for cell in grid() if "-512-b8-" not in cell.id]
+    verdict = one("ours-no-worse-default", cells)
+    assert (verdict.result, verdict.reason) == (Result.INCONCLUSIVE, "35 of 36 points measured")
+    assert one("ours-no-worse-fa3", cells).reason == "not measured"
