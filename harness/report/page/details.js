@@ -32,9 +32,10 @@ function showDetail(button) {
   const place = button.closest("td");
   const table = button.closest("table");
   const detail = DATA.details[Number(table.dataset.table)][Number(button.dataset.d)];
-  const row = [...place.parentElement.querySelectorAll(".label")].map((label) => label.textContent).join(", ");
-  const column = table.tHead.rows[table.tHead.rows.length - 1].cells[place.cellIndex].textContent.trim();
-  byId("detail-h").textContent = `${row}: ${column}`;
+  const heads = table.tHead.rows[table.tHead.rows.length - 1].cells;
+  const labels = [...place.parentElement.querySelectorAll(".label")];
+  const row = labels.map((label) => (labels.length > 1 ? `${heads[label.cellIndex].textContent.trim()} ` : "") + label.textContent).join(", ");
+  byId("detail-h").textContent = `${row}: ${heads[place.cellIndex].textContent.trim()}`;
   const body = byId("detail-body");
   body.replaceChildren();
   const about = element("div", { class: "cell" });

@@ -80,7 +80,7 @@ function drawAmdahl(alpha, values) {
   curve(svg, [[px(1), py(values.measured)], [px(100), py(values.measured)]], "var(--here)", "5 4");
   drawn(svg, "text", { x: px(1) + 6, y: py(values.measured) - 6 }, `measured ${times(values.measured)}`);
   const s = Math.min(Math.max(values.s, 1), 100);
-  mark(svg, px(s), py(eq3(alpha, s)), "var(--shipped)", `s = ${human(values.s)}: ${times(eq3(alpha, values.s))}`, { anchor: s > 20 ? "end" : "start", below: -14 });
+  mark(svg, px(s), py(eq3(alpha, s)), "var(--shipped)", `s = ${human(values.s)}: ${times(eq3(alpha, values.s))}`, { anchor: s > 2 ? "end" : "start", below: -12 });
   const seff = effective(alpha, values.measured);
   if (seff >= 1 && seff <= 100) mark(svg, px(seff), py(values.measured), "var(--here)", `s_eff ${times(seff)}`, { below: 15 });
 }

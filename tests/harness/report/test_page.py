@@ -129,7 +129,10 @@ def test_without_any_cell_the_page_still_stands(tmp_path: Path) -> None:
     assert "Not drawn. No cell holds a server" in empty
 
 
-def test_a_directory_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.report.render.page", lambda sources: "")
     (tmp_path / "file").write_text("")
     with pytest.raises(HarnessError, match="could not be written"):
         report.render([], [], tmp_path / "file")
