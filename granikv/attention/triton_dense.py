@@ -83,7 +83,7 @@ class DenseStep:
         self.shape = shape
         self.rows = rows
         self.prefix = prefix or prefix_config(shape, rows, device)
-        self.suffix = suffix or suffix_config(shape, device)
+        self.suffix = suffix or suffix_config(shape, rows, device)
         suffix_parts = part_limit(rows, shape, self.suffix)
         self._tiling = worklist.Tiling(
             shape.kv_heads,

@@ -203,7 +203,7 @@ class Bench:
         self.seq_lens = torch.tensor(lens, dtype=torch.int32, device=self.device)
         self.step.plan(self.storage.plan)
         self.snapshot()
-        self._side = torch.cuda.Stream() if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._side = torch.cuda.Stream(priority=-1) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def snapshot(self) -> None:
         """The once-a-step launch."""
@@ -234,8 +234,8 @@ class Bench:
         main = torch.cuda.current_stream()
         self._side.wait_stream(main)
         with torch.cuda.stream(self._side):
-            self.suffix(layer)
-        self.prefix(layer)
+            self.prefix(layer)
+        self.suffix(layer)
         main.wait_stream(self._side)
         self.step.merge(self.out)
 

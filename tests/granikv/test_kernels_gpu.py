@@ -10,7 +10,7 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from granikv.attention.kernels.config import Shape, multiprocessors, prefix_config
+from granikv.attention.kernels.config import PrefixConfig, Shape, multiprocessors, prefix_config
 from granikv.attention.kernels.relocate import Relocator
 from granikv.attention.reference import attend
 from granikv.attention.triton_dense import DenseStep
@@ -31,7 +31,13 @@ class Engine:
     """One layer's cache and page table, a DenseStep, and one captured graph of `rows` rows."""
 
     def __init__(
-        self, rows: int, heads: tuple[int, int], d: int, dtype: torch.dtype, seed: int = 0
+        self,
+        rows: int,
+        heads: tuple[int, int],
+        d: int,
+        dtype: torch.dtype,
+        prefix: PrefixConfig | None = None,
+        seed: int = 0,
     ) -> None:
         self.g = torch.Generator(device="cuda").manual_seed(seed)
         self.rows = rows
@@ -45,7 +51,7 @@ class Engine:
         self.q = torch.zeros(rows, heads[0], d, dtype=dtype, device="cuda")
         self.out = torch.zeros_like(self.q)
         self.scale = d**-0.5
-        self.step = DenseStep(shape, rows, SLOTS, torch.device("cuda"))
+        self.step = DenseStep(shape, rows, SLOTS, torch.device("cuda"), prefix=prefix)
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def capture(self) -> None:
@@ -169,6 +175,24 @@ def test_one_graph_serves_every_composition(rows: int) -> None:
         engine.set(shared, own)
         engine.graph.replay()
         assert engine.error() <= TOLERANCE[torch.bfloat16], number
+
+
+FORMS = [
+    PrefixConfig(128, 128, 132, 8, 2, "specialised"),
+    PrefixConfig(128, 64, 132, 8, 3, "specialised"),
+    PrefixConfig(128, 128, 132, 8, 3, "descriptors"),
+    PrefixConfig(128, 64, 7, 8, 3, "pointers"),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("config", FORMS)
+def test_every_form_serves_every_composition(config: PrefixConfig, dtype: torch.dtype) -> None:
+    engine = Engine(40, (32, 8), 128, dtype, config)
+    for number, (shared, own) in enumerate(_compositions(40)):
+        engine.set(shared, own)
+        engine.attend()
+        assert engine.error() <= TOLERANCE[dtype], number
 
 
 def test_unequal_classes_of_64_rows_and_nested_ones() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -10,13 +10,19 @@ _SHARED_BYTES = 227 * 1024
 """Shared memory that one Hopper program can have."""
 
 
+Form = Literal["specialised", "descriptors", "pointers"]
+"""specialised: warp-specialised, Hopper only, 16-bit types, block_m 128. descriptors: portable
+Triton, full tiles read through tensor descriptors (bulk copies). pointers: on any GPU."""
+
+
 class PrefixConfig(NamedTuple):
     """How `dense_prefix` is compiled and launched.
 
-    block_m      folded rows (row x query head of one KV head) of a tile; a power of two >= 16
-    block_n      tokens of a tile; a power of two >= 16
-    programs     the persistent grid
-    descriptors  read full tiles through tensor descriptors (Hopper's bulk copies)
+    block_m     folded rows (row x query head of one KV head) of a tile; a power of two >= 16
+    block_n     tokens of a tile; a power of two >= 16
+    programs    the persistent grid
+    num_stages  tiles of K and V that are on their way or in use
+    form        which kernel; one that needs more than a cache or a device has gives way to the next
     """
 
     block_m: int
@@ -24,7 +30,7 @@ class PrefixConfig(NamedTuple):
     programs: int
     num_warps: int
     num_stages: int
-    descriptors: bool
+    form: Form
 
 
 class SuffixConfig(NamedTuple):
@@ -65,28 +71,33 @@ def multiprocessors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def _has_bulk_copies(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9
-
-
 def prefix_config(shape: Shape, rows: int, device: torch.device) -> PrefixConfig:
     """The prefix kernel for steps of up to `rows` rows."""
     units = multiprocessors(device)
     if shape.dtype == torch.float32:
-        return PrefixConfig(16, 32, 2 * units, 4, 2, False)
-    bulk = _has_bulk_copies(device)
+        return PrefixConfig(16, 32, 2 * units, 4, 2, "pointers")
+    major = torch.cuda.get_device_capability(device)[0] if device.type == "cuda" else 0
+    form: Form = "descriptors" if major >= 9 else "pointers"
     folded = rows * shape.group
     if folded <= 32:
-        return PrefixConfig(16 if folded <= 16 else 32, 64, 2 * units, 4, 3, bulk)
+        return PrefixConfig(16 if folded <= 16 else 32, 64, 2 * units, 4, 3, form)
     if folded <= 64:
-        return PrefixConfig(64, 64, 2 * units, 4, 2, bulk)
-    fits = 2 * 128 * (shape.d + 2 * (shape.d + shape.d_v)) <= _SHARED_BYTES
-    return PrefixConfig(128, 128 if bulk and fits else 64, units, 8, 2, bulk)
+        return PrefixConfig(64, 64, 2 * units, 4, 2, form)
+    if major == 9 and min(shape.d, shape.d_v) >= 64 and _bytes(shape, 128, 2) <= _SHARED_BYTES:
+        return PrefixConfig(128, 128, units, 8, 2, "specialised")
+    return PrefixConfig(128, 64, units, 8, 3, form)
 
 
-def suffix_config(shape: Shape, device: torch.device) -> SuffixConfig:
-    """The suffix kernel."""
+def _bytes(shape: Shape, block_n: int, stages: int) -> int:
+    """Shared memory of the queries and of the tiles of a 128-row tile's pass, 16-bit."""
+    return 2 * (128 * shape.d + stages * block_n * (shape.d + shape.d_v)) + 1024
+
+
+def suffix_config(shape: Shape, rows: int, device: torch.device) -> SuffixConfig:
+    """The suffix kernel for steps of up to `rows` rows."""
     units = multiprocessors(device)
     if shape.dtype == torch.float32:
         return SuffixConfig(32, 4 * units, 4, 2)
-    return SuffixConfig(64, 3 * units, 4, 3)
+    if rows * shape.kv_heads > 4 * units:
+        return SuffixConfig(128, 3 * units, 4, 3)
+    return SuffixConfig(32, 4 * units, 2, 5)

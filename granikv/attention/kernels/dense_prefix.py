@@ -178,15 +178,25 @@ def dense_prefix(
               int32; where given, the segments are ranges of it instead of slabs: the shared read
               without the contiguous storage (Table 5)
     """
-    in_place = slot_table is None
-    described = config.descriptors and in_place and _describable(k_cache) and _describable(v_cache)
-    block = [config.block_n, shape.d], [config.block_n, shape.d_v]
+    described = (
+        config.form != "pointers"
+        and slot_table is None
+        and _describable(k_cache)
+        and _describable(v_cache)
+    )
+    where = (program_ptr, items, rows, part_out, part_lse)
+    if described and config.form == "specialised":
+        # Its module needs Triton's Gluon, which not every build of Triton has.
+        from granikv.attention.kernels.dense_prefix_hopper import dense_prefix_hopper
+
+        dense_prefix_hopper(q, k_cache, v_cache, *where, scale, shape, config)
+        return
     _prefix_kernel[(config.programs,)](
         q,
         k_cache,
         v_cache,
-        _descriptor(k_cache, block[0]) if described else None,
-        _descriptor(v_cache, block[1]) if described else None,
+        _descriptor(k_cache, config.block_n) if described else None,
+        _descriptor(v_cache, config.block_n) if described else None,
         part_out,
         part_lse,
         program_ptr,
@@ -224,7 +234,8 @@ def _describable(cache: Tensor) -> bool:
     )
 
 
-def _descriptor(cache: Tensor, block: list[int]) -> TensorDescriptor:
-    """The cache as a matrix [slots, H_kv * width]."""
-    shape = [cache.shape[0], cache.shape[1] * cache.shape[2]]
-    return TensorDescriptor(cache, shape, [cache.stride(0), 1], block)
+def _descriptor(cache: Tensor, tokens: int) -> TensorDescriptor:
+    """The cache as a matrix [slots, H_kv * width], read `tokens` slots of one head at a time."""
+    width = cache.shape[2]
+    shape = [cache.shape[0], cache.shape[1] * width]
+    return TensorDescriptor(cache, shape, [cache.stride(0), 1], [tokens, width])

@@ -1,10 +1,12 @@
 """The work list of a step: a DecodePlan as the int32 arrays that the kernels walk.
 
 The prefix work of a step is a set of *tiles*: `block_m` folded rows of one segment and KV head,
-against the whole segment. Laid end to end, in blocks of `block_n` tokens, the tiles make one line
-that is cut into equal shares, one a program; where a cut falls inside a tile, the tile falls into
-parts that the merge joins. So any composition of segments, equal or not, nested or not, spreads
-evenly over the device. A cut that would leave a sliver moves to the tile's edge.
+against the whole segment. A few tiles of one segment side by side make a *column*, which a gang of
+as many programs walks in step, so that what they share is read from memory once. Laid end to end,
+in blocks of `block_n` tokens, the columns make one line that is cut into equal shares, one a gang;
+where a cut falls inside a column, its tiles fall into parts that the merge joins. So any
+composition of segments, equal or not, nested or not, spreads evenly over the device. A cut that
+would leave a sliver moves to the column's edge.
 
 Host only, numpy only. The arrays lie in one buffer of fixed size, so that captured kernels find
 them at fixed addresses.
@@ -33,6 +35,9 @@ _ITEM_BLOCKS = 1
 """What taking up an item costs beside its tokens, in blocks (queries, first tiles, results)."""
 _LEAST_BLOCKS = 2
 """No cut leaves fewer blocks than this on either side."""
+_GANGS = (4, 2)
+_GANG_WASTE = 1 / 32
+"""A gang may leave this part of its programs' time unused, for want of tiles in the last column."""
 
 
 class WorkListOverflow(ValueError):  # noqa: N818 - named for what happened, like StopIteration
@@ -169,14 +174,15 @@ def fill(plan: DecodePlan, tiling: Tiling, capacity: Capacity, arrays: Arrays[In
     _fits("rows", plan.rows, capacity.rows)
     _fits("segment readers", reads.readers.size, capacity.segment_rows)
     cut = _cut(reads, tiling)
-    counts = Counts(cut.begin.size, int((reads.rows * cut.pieces).sum()))
+    items, of_program = _items(reads, tiling, cut)
+    counts = Counts(len(items), int((reads.rows * cut.pieces).sum()))
     _fits("prefix items", counts.items, capacity.items)
     _fits("prefix parts", counts.parts, capacity.parts)
     ranges, layouts = _layouts(plan.paged)
     _fits("paged ranges", sum(map(len, ranges)), capacity.gaps)
 
     _write_ranges(plan.rows, ranges, layouts, arrays)
-    _write_items(reads, tiling, cut, arrays)
+    _write_items(reads, items, of_program, arrays)
     _write_parts(reads, plan.rows, tiling, cut, arrays)
     return counts
 
@@ -219,91 +225,123 @@ def _array(values: list[Any]) -> Int64:
 
 
 class _Cut(NamedTuple):
-    """The tiles and where they are cut.
+    """The columns and where they are cut.
 
-    Per segment: tiles (of folded rows, a KV head), pieces (most parts of any of its tiles), its
-    first tile. Per tile, ordered by segment, KV head, folded rows: segment, first block on the
-    line. Per item: tile, begin and end block on the line.
-    program_ptr [programs + 1]: the items of each program.
+    gang: tiles of a column.
+    Per segment: tiles of a KV head, and in all; pieces (most parts of any column); first column.
+    Per piece of a column, in the line's order: column, segment, begin and end in blocks of the
+    column, its number there, which gang takes it.
     """
 
+    gang: int
     tiles: Int64
+    all_tiles: Int64
     pieces: Int64
-    first_tile: Int64
+    first_column: Int64
+    column: Int64
     segment: Int64
-    tile_begin: Int64
-    tile: Int64
     begin: Int64
     end: Int64
-    program_ptr: Int64
+    number: Int64
+    taker: Int64
 
 
 def _cut(reads: _Reads, tiling: Tiling) -> _Cut:
     tiles = -(-reads.rows * tiling.group // tiling.block_m)
-    of_segment = tiles * tiling.kv_heads
-    first_tile = _starts(of_segment)
-    segment = np.repeat(np.arange(tiles.size), of_segment)
-    of_tile = (-(-reads.length // tiling.block_n))[segment]
-    ends = np.cumsum(of_tile)
-    tile_begin = ends - of_tile
-    cuts = _cuts(of_tile, tile_begin, tiling.programs)
-    begin = np.concatenate((tile_begin, cuts))
+    all_tiles = tiles * tiling.kv_heads
+    blocks = -(-reads.length // tiling.block_n)
+    gang = _gang(all_tiles, blocks, tiling.programs)
+    columns = -(-all_tiles // gang)
+    first_column = _starts(columns)
+    segment = np.repeat(np.arange(tiles.size), columns)
+    height = blocks[segment]
+    line = _starts(height)
+    cuts = _cuts(height, line, tiling.programs // gang)
+    begin = np.concatenate((line, cuts))
     begin.sort(kind="stable")
     distinct = np.ones(begin.size, dtype=bool)
     distinct[1:] = begin[1:] != begin[:-1]
-    if ends.size:
-        distinct &= begin < ends[-1]
+    distinct &= begin < height.sum()
     begin = begin[distinct]
-    end = np.concatenate((begin[1:], ends[-1:]))
-    tile = np.searchsorted(tile_begin, begin, "right") - 1
-    of_tile = np.bincount(tile, minlength=segment.size)
-    pieces = np.maximum.reduceat(of_tile, first_tile) if tiles.size else first_tile
-    program_ptr = np.full(tiling.programs + 1, begin.size)
-    program_ptr[0] = 0
-    program_ptr[1 : 1 + cuts.size] = np.searchsorted(begin, cuts)
-    return _Cut(tiles, pieces, first_tile, segment, tile_begin, tile, begin, end, program_ptr)
+    end = np.concatenate((begin[1:], height.sum(keepdims=True)[: begin.size]))
+    column = np.searchsorted(line, begin, "right") - 1
+    first = np.searchsorted(column, np.arange(segment.size))
+    pieces = np.bincount(column, minlength=segment.size)
+    return _Cut(
+        gang,
+        tiles,
+        all_tiles,
+        np.maximum.reduceat(pieces, first_column) if tiles.size else pieces,
+        first_column,
+        column,
+        segment[column],
+        begin - line[column],
+        end - line[column],
+        np.arange(column.size) - first[column],
+        np.searchsorted(cuts, begin, "right"),
+    )
 
 
-def _cuts(of_tile: Int64, tile_begin: Int64, programs: int) -> Int64:
-    """Where the line is cut, in blocks: one cut fewer than programs at most, not descending."""
-    weights = of_tile + _ITEM_BLOCKS
+def _gang(all_tiles: Int64, blocks: Int64, programs: int) -> int:
+    """Most tiles a column for which hardly any program goes without one."""
+    work = int((all_tiles * blocks).sum())
+    for gang in _GANGS:
+        taken = int((-(-all_tiles // gang) * gang * blocks).sum())
+        if programs % gang == 0 and taken <= (1 + _GANG_WASTE) * work:
+            return gang
+    return 1
+
+
+def _cuts(height: Int64, line: Int64, gangs: int) -> Int64:
+    """Where the line is cut, in blocks: one cut fewer than gangs at most, not descending."""
+    weights = height + _ITEM_BLOCKS
     ends = np.cumsum(weights)
     if not ends.size:
         return np.zeros(0, dtype=np.int64)
     total = int(ends[-1])
-    shares = min(programs, max(1, total // (_LEAST_BLOCKS + _ITEM_BLOCKS)))
+    shares = min(gangs, max(1, total // (_LEAST_BLOCKS + _ITEM_BLOCKS)))
     wanted = np.arange(1, shares) * total // shares
-    tile = np.searchsorted(ends, wanted, "right")
-    within = np.maximum(wanted - (ends - weights)[tile] - _ITEM_BLOCKS, 0)
-    blocks = of_tile[tile]
+    column = np.searchsorted(ends, wanted, "right")
+    within = np.maximum(wanted - (ends - weights)[column] - _ITEM_BLOCKS, 0)
+    blocks = height[column]
     within = np.where(within < _LEAST_BLOCKS, 0, within)
     within = np.where(blocks - within < _LEAST_BLOCKS, np.where(within, blocks, 0), within)
-    cuts: Int64 = tile_begin[tile] + within
+    cuts: Int64 = line[column] + within
     return cuts
 
 
-def _write_items(reads: _Reads, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]) -> None:
-    arrays.program_ptr[: tiling.programs + 1] = cut.program_ptr
+def _items(reads: _Reads, tiling: Tiling, cut: _Cut) -> tuple[Int64, Int64]:
+    """The items [items, 8], program after program, and how many each program has."""
+    seg = cut.segment
+    start = cut.begin * tiling.block_n
+    rows, pieces = reads.rows[seg], cut.pieces[seg]
+    last = np.ones(seg.size, dtype=bool)
+    last[:-1] = cut.column[1:] != cut.column[:-1]
+    of_piece = np.empty((ITEM_FIELDS, seg.size), dtype=np.int64)
+    of_piece[0] = reads.base[seg] + start
+    of_piece[1] = np.minimum(cut.end * tiling.block_n, reads.length[seg]) - start
+    of_piece[4] = rows * tiling.group
+    of_piece[5] = _starts(reads.rows)[seg]
+    of_piece[6] = tiling.first_part + _starts(reads.rows * cut.pieces)[seg] + cut.number * rows
+    of_piece[7] = np.where(last, pieces - cut.number - 1, 0)
+
+    lane = np.arange(cut.gang)
+    tile = ((cut.column - cut.first_column[seg]) * cut.gang)[:, None] + lane
+    there = (tile < cut.all_tiles[seg][:, None]).ravel()
+    program = (cut.taker[:, None] * cut.gang + lane).ravel()[there]
+    head, within = np.divmod(tile, cut.tiles[seg][:, None])
+    items = np.repeat(of_piece.T, cut.gang, axis=0)
+    items[:, 2] = head.ravel()
+    items[:, 3] = within.ravel() * tiling.block_m
+    order = np.argsort(program.astype(np.uint16), kind="stable")
+    return items[there][order], np.bincount(program, minlength=tiling.programs)
+
+
+def _write_items(reads: _Reads, items: Int64, of_program: Int64, arrays: Arrays[Int32]) -> None:
+    arrays.program_ptr[0] = 0
+    arrays.program_ptr[1 : 1 + of_program.size] = np.cumsum(of_program)
     arrays.rows[: reads.readers.size] = reads.readers
-    tile = cut.tile
-    seg = cut.segment[tile]
-    line = cut.tile_begin[tile]
-    start = (cut.begin - line) * tiling.block_n
-    in_segment = tile - cut.first_tile[seg]
-    tiles, rows, pieces = cut.tiles[seg], reads.rows[seg], cut.pieces[seg]
-    head = in_segment // tiles
-    piece = np.arange(tile.size) - np.searchsorted(tile, tile)
-    last = np.ones(tile.size, dtype=bool)
-    last[:-1] = tile[1:] != tile[:-1]
-    items = arrays.items[: tile.size]
-    items[:, 0] = reads.base[seg] + start
-    items[:, 1] = np.minimum((cut.end - line) * tiling.block_n, reads.length[seg]) - start
-    items[:, 2] = head
-    items[:, 3] = (in_segment - head * tiles) * tiling.block_m
-    items[:, 4] = rows * tiling.group
-    items[:, 5] = _starts(reads.rows)[seg]
-    items[:, 6] = tiling.first_part + _starts(reads.rows * cut.pieces)[seg] + piece * rows
-    items[:, 7] = np.where(last, pieces - piece - 1, 0)
+    arrays.items[: len(items)] = items
 
 
 def _starts(sizes: Int64) -> Int64:
