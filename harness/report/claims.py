@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness import paper
-from harness.analysis.claims.claim import load
+from harness.analysis.cells import standing
+from harness.analysis.claims.claim import Result, Verdict, load
 from harness.analysis.claims.evaluate import evaluate
 from harness.tables.sources import Sources
 from harness.verify import expected
@@ -29,18 +30,39 @@ class Row:
 
 
 def rows(sources: Sources) -> list[Row]:
-    """Every claim against every hardware. Test reports are no cells: claims on them stay open."""
+    """Every claim against every hardware. Test reports are no cells: claims on them stay open.
+
+    Where a GPU speaks to a claim, a CPU that decides nothing of it is left out.
+    """
+    verdicts = evaluate(load(FILE), sources.here, sources.shipped, None)
+    functional = {
+        standing(cell).hardware
+        for cell in (*sources.here, *sources.shipped)
+        if standing(cell).functional
+    }
+    heard = {one.claim.id for one in verdicts if _hardware(one) not in functional}
     return [
-        Row(
-            one.claim.id,
-            one.claim.sentence,
-            one.claim.source,
-            one.hardware,
-            expected(one.claim),
-            one.observed,
-            one.result.value,
-            one.reason,
-            one.claim.command,
-        )
-        for one in evaluate(load(FILE), sources.here, sources.shipped, None)
+        _row(one)
+        for one in verdicts
+        if one.result is not Result.INCONCLUSIVE
+        or _hardware(one) not in functional
+        or one.claim.id not in heard
     ]
+
+
+def _hardware(verdict: Verdict) -> str:
+    return verdict.hardware.removesuffix(" (shipped)")
+
+
+def _row(one: Verdict) -> Row:
+    return Row(
+        one.claim.id,
+        one.claim.sentence,
+        one.claim.source,
+        one.hardware,
+        expected(one.claim),
+        one.observed,
+        one.result.value,
+        one.reason,
+        one.claim.command,
+    )

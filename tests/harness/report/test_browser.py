@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from granikv.pools import hot_size
-from harness import report
 from harness.analysis import amdahl
 from harness.analysis.roofline import LLAMA_8B_HEADLINE
 from tests.harness.report.browser import Page, binary, browser
-from tests.harness.report.some_cells import here, shipped
 
 pytestmark = [
     pytest.mark.browser,
@@ -22,9 +20,8 @@ TAB, ENTER, ESCAPE, RIGHT, DOWN = 9, 13, 27, 39, 40
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def opened(path: Path) -> Iterator[Page]:
     """One browser with the page of a few cells."""
-    path: Path = report.render(here(), shipped(), tmp_path_factory.mktemp("page"))
     with browser() as page:
         page.resize(1200)
         page.open(path)

@@ -38,11 +38,6 @@ class Outline(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return report.render(here(), shipped(), tmp_path_factory.mktemp("report"))
-
-
-@pytest.fixture(scope="module")
 def text(path: Path) -> str:
     return path.read_text("utf-8")
 
@@ -132,7 +127,7 @@ def test_without_any_cell_the_page_still_stands(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_written_is_one_clear_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.report.render.page", lambda sources: "")
+    monkeypatch.setattr("harness.report.build.page", lambda sources: "")
     (tmp_path / "file").write_text("")
     with pytest.raises(HarnessError, match="could not be written"):
         report.render([], [], tmp_path / "file")
