@@ -57,8 +57,7 @@ TABLE = Comparison(
         Row({"l_p": length_label(l_p)}, Point(paper.LLAMA_8B, "granikv", "synthetic", 256, l_p))
         for l_p in LENGTHS
     ],
-    command="python -m harness -m experiment=table06 system=granikv "
-    "workload.prefix_length=512,2048,8192,16384",
+    command="python -m harness -m experiment=table15",
     notes=(
         "The dispatcher's own counters over the measured load; steps that read no shared prefix "
         "count as paged.",

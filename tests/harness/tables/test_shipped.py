@@ -1,0 +1,82 @@
+"""A dash where a matching shipped cell exists fails the build; not by the code of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from harness import paper, store
+from harness.analysis.cells import MODEL_CONFIGS, SYSTEMS, CellLike
+from harness.tables import registry
+from harness.tables.sources import Sources
+from tests.harness.campaign import campaign
+
+SHIPPED = paper.ROOT / "results" / "h200"
+KINDS = {3: "sharegpt", 9: "sharegpt", 10: "sharegpt", 11: "sharegpt"} | dict.fromkeys(
+    (6, 7, 8), "synthetic"
+)
+
+
+def shipped() -> list[CellLike]:
+    cells = list(store.load_cells(SHIPPED))
+    if not cells:
+        pytest.skip("no cell is shipped yet")
+    return list(cells)
+
+
+def fits(cell: CellLike, config: str, system: str, kind: str, l_p: int, b: int) -> bool:
+    """Whether a cell's raw configuration is the one that a printed number is of."""
+    asked, workload = cell.config, cell.config["workload"]
+    in_flight = asked["load"].get("permits") or workload.get("requests")
+    return (
+        cell.valid
+        and not asked.get("profile")
+        and asked["system"]["name"] == system
+        and MODEL_CONFIGS.get(asked["model"]["name"]) == config
+        and config.endswith(f"/TP={asked['model']['tp']}")
+        and workload["kind"] == kind
+        and workload.get("prefix_length") == l_p
+        and in_flight == b
+    )
+
+
+def forgotten(cells: Sequence[CellLike]) -> Iterator[str]:
+    """Rows with a dash though a cell fits the paper's number there."""
+    sources = Sources.of([], cells)
+    for number, kind in KINDS.items():
+        frame = registry.builders()[number](sources).frame()
+        dashes = set(frame.loc[(frame["source"] == "shipped") & (frame["missing"] != ""), "row"])
+        printed = paper.select(paper.table(number), metric="output_tok_s")
+        for row in printed.to_dict("records"):
+            l_p, b, system = int(row["l_p"]), int(row["b"]), str(row["system"])
+            length = f"{l_p // 1024}K" if l_p >= 1024 else str(l_p)
+            head = row["config"] if number == 3 else length
+            middle = length if number == 3 else f"{b:,}"
+            label = f"{head} | {middle} | {SYSTEMS[system]}"
+            if label in dashes and any(
+                fits(cell, str(row["config"]), system, kind, l_p, b) for cell in cells
+            ):
+                yield f"table {number}: {label}"
+
+
+def test_no_shipped_cell_is_forgotten() -> None:
+    assert list(forgotten(shipped())) == []
+
+
+def test_no_made_up_cell_is_forgotten() -> None:
+    cells = [cell for cell in campaign() if cell.config["system"]["name"] in SYSTEMS]
+    serving = [cell for cell in cells if cell.config["workload"]["kind"] != "kernel"]
+    assert any(fits(cell, paper.LLAMA_8B, "granikv", "sharegpt", 512, 8) for cell in serving)
+    assert list(forgotten(serving)) == []
+
+
+def test_a_forgotten_cell_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the matching broken, the dash at the cell's place is named."""
+    monkeypatch.setattr("harness.tables.numbers.Point.matches", lambda self, at: False)
+    cells = [
+        cell
+        for cell in campaign()
+        if cell.id.startswith("granikv-sharegpt-512-b8-k1-llama31_8b-1-full")
+    ]
+    assert list(forgotten(cells)) == ["table 9: 512 | 8 | GraniKV"]
