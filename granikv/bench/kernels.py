@@ -21,7 +21,12 @@ import torch
 import triton
 from torch import Tensor
 
-from granikv.attention.kernels.config import PrefixConfig, Shape, SuffixConfig, prefix_config
+from granikv.attention.kernels.config import (
+    PrefixConfig,
+    Shape,
+    SuffixConfig,
+    multiprocessors,
+)
 from granikv.attention.kernels.relocate import Relocator
 from granikv.attention.reference import attend
 from granikv.attention.triton_dense import DenseStep
@@ -289,17 +294,19 @@ def _microseconds(timing: Timing, launches: int) -> dict[str, float]:
 
 
 def layers_for(case: Case, l2: str, l2_bytes: int) -> int:
-    """Layers whose slabs together are three times the L2, or one for a warm one."""
+    """Layers of which neither the slabs nor the rest fit three L2s over, or one for a warm L2."""
     if l2 == "warm":
         return 1
-    return max(2, -(-3 * l2_bytes // max(case.prefix_bytes, 1)))
+    smallest = min(b for b in (case.prefix_bytes, case.suffix_bytes) if b)
+    return max(2, -(-3 * l2_bytes // smallest))
 
 
 def measure(bench: Bench, names: Iterable[str], seconds: float) -> dict[str, dict[str, float]]:
     """Time passes in turn; by name, µs a launch."""
     passes = bench.passes()
     graphs = {name: captured(passes[name], bench.layers) for name in names}
-    timings = time_together("cuda", [replay for replay, _ in graphs.values()], seconds)
+    replays = [replay for replay, _ in graphs.values()]
+    timings = time_together(bench.device.type, replays, seconds)
     return {
         name: _microseconds(timing, launches)
         for (name, (_, launches)), timing in zip(graphs.items(), timings, strict=True)
@@ -307,11 +314,10 @@ def measure(bench: Bench, names: Iterable[str], seconds: float) -> dict[str, dic
 
 
 def records_of(
-    case: Case, l2: str, seconds: float, ceilings: Ceilings, **configs: Any
+    case: Case, l2: str, l2_bytes: int, seconds: float, ceilings: Ceilings, **options: Any
 ) -> list[dict[str, Any]]:
-    """One record a pass."""
-    l2_bytes = torch.cuda.get_device_properties().L2_cache_size
-    bench = Bench(case, layers_for(case, l2, l2_bytes), **configs)
+    """One record a pass; `options` are those of `Bench`."""
+    bench = Bench(case, layers_for(case, l2, l2_bytes), **options)
     work = work_of(case)
     about = {
         "case": case.name,
@@ -339,65 +345,69 @@ def _percentiles(act: Callable[[], object], steps: int) -> dict[str, float]:
         begin = time.perf_counter_ns()
         act()
         times.append((time.perf_counter_ns() - begin) / 1e3)
-        torch.cuda.synchronize()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
     times.sort()
     return {"p50_us": round(times[steps // 2], 1), "p99_us": round(times[steps * 99 // 100], 1)}
 
 
-def host_records(case: Case, steps: int = 300) -> list[dict[str, Any]]:
+def host_records(case: Case, steps: int = 300, **options: Any) -> list[dict[str, Any]]:
     """What a step costs before its first layer: host time, and the snapshot's device time."""
-    bench = Bench(case, 1)
+    bench = Bench(case, 1, **options)
     plan = bench.storage.plan
     turns = itertools.cycle([DecodePlan(plan.rows, plan.segments, plan.paged) for _ in range(2)])
     replay, launches = captured(lambda _: bench.snapshot(), 1)
-    (timing,) = time_together("cuda", [replay], 0.2)
+    (timing,) = time_together(bench.device.type, [replay], 0.2)
+    host: dict[str, Callable[[], object]] = {
+        "plan (host)": lambda: bench.step.plan(next(turns)),
+        "plan, unchanged (host)": lambda: bench.step.plan(plan),
+        "snapshot (host)": bench.snapshot,
+    }
     about = {"case": case.name, "rows": case.rows, "segments": len(case.reads)}
     return [
-        {
-            **about,
-            "pass": "plan (host)",
-            **_percentiles(lambda: bench.step.plan(next(turns)), steps),
-        },
-        {
-            **about,
-            "pass": "plan, unchanged (host)",
-            **_percentiles(lambda: bench.step.plan(plan), steps),
-        },
-        {**about, "pass": "snapshot (host)", **_percentiles(bench.snapshot, steps)},
+        *({**about, "pass": name, **_percentiles(act, steps)} for name, act in host.items()),
         {**about, "pass": "snapshot", **_microseconds(timing, launches)},
     ]
 
 
-UNSHARED_TILE = 16
-"""Folded rows of a tile when every row reads for itself: n_q/kv of them are used."""
-
-
 class TwoByTwo:
-    """The prefix kernel on the headline shape: contiguous or paged slots, shared read or not."""
+    """The prefix kernel alone: contiguous or paged slots, one read for all rows or one a row.
 
-    def __init__(self, layout: str, read: str, layers: int) -> None:
-        self.case = CASES[0]._replace(suffix=0)
+    All four by the same kernel in its form with pointers, since bulk copies cannot gather; a gather
+    needs more stages for as many tiles in flight.
+    """
+
+    def __init__(
+        self,
+        layout: str,
+        read: str,
+        case: Case,
+        layers: int,
+        device: str = "cuda",
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
+        self.case = case._replace(suffix=0)
         self.layers = layers
-        self.storage = build(self.case, layers, torch.device("cuda"), torch.bfloat16)
-        self.scale = self.case.d**-0.5
-        (segment,) = self.storage.plan.segments
-        group = self.case.heads[0] // self.case.heads[1]
-        shape = Shape(self.case.heads[1], group, self.case.d, self.case.d, torch.bfloat16)
-        device = self.storage.q.device
-        prefix, plan = prefix_config(shape, self.case.rows, device), self.storage.plan
+        self.storage = build(self.case, layers, torch.device(device), dtype)
+        self.scale = case.d**-0.5
+        group = case.heads[0] // case.heads[1]
+        shape = Shape(case.heads[1], group, case.d, case.d, dtype)
+        units = multiprocessors(self.storage.q.device)
+        stages = 3 if layout == "HOT" else 5
+        prefix, plan = PrefixConfig(128, 64, units, 8, stages, "pointers"), self.storage.plan
+        (segment,) = plan.segments
         if read == "unshared":
-            prefix = prefix_config(shape, UNSHARED_TILE // group, device)
-            alone = tuple(segment._replace(rows=(row,)) for row in range(self.case.rows))
+            prefix = PrefixConfig(16, 64, 2 * units, 4, stages, "pointers")
+            alone = tuple(segment._replace(rows=(row,)) for row in range(case.rows))
             plan = DecodePlan(plan.rows, alone, plan.paged)
-        self.step = DenseStep(shape, self.case.rows, 1, device, 1, prefix)
+        self.step = DenseStep(shape, case.rows, 1, self.storage.q.device, 1, prefix)
         self.step.plan(plan)
-        table = torch.arange(1, 1 + segment.length, dtype=torch.int32, device=device)
+        self.slots = torch.arange(1, 1 + segment.length, dtype=torch.int32, device=device)
+        self.slot_table: Tensor | None = None
         if layout == "paged":
-            table = table[torch.randperm(segment.length, device=device)]
-        self.slots = table
-        # The segment's base is slot 1, so that is where its slots begin in the table.
-        listed = torch.cat((table[:1], table))
-        self.slot_table = listed if layout == "paged" else None
+            self.slots = self.slots[torch.randperm(segment.length, device=device)]
+            # The segment's base is slot 1, so that is where its slots begin in the table.
+            self.slot_table = torch.cat((self.slots[:1], self.slots))
 
     def launch(self, layer: int) -> None:
         """The prefix pass of one layer."""
@@ -417,15 +427,16 @@ class TwoByTwo:
         return (out[:2].float() - expected).abs().max().item() / expected.abs().max().item()
 
 
-def table5_records(seconds: float, ceilings: Ceilings) -> list[dict[str, Any]]:
+def table5_records(
+    seconds: float, ceilings: Ceilings, case: Case = CASES[0], layers: int = 6, **options: Any
+) -> list[dict[str, Any]]:
     """The 2 x 2 that tells contiguity from sharing, under the names that the harness uses."""
     records = []
     for layout, read in itertools.product(("HOT", "paged"), ("shared", "unshared")):
-        cell = TwoByTwo(layout, read, layers=4)
-        replay, launches = captured(cell.launch, cell.layers)
-        (timing,) = time_together("cuda", [replay], seconds)
-        times = 1 if read == "shared" else cell.case.rows
-        work = Work(cell.case.flop, cell.case.prefix_bytes * times)
+        cell = TwoByTwo(layout, read, case, layers, **options)
+        replay, launches = captured(cell.launch, layers)
+        (timing,) = time_together(cell.storage.q.device.type, [replay], seconds)
+        reads = 1 if read == "shared" else case.rows
         records.append(
             {
                 "case": "table 5",
@@ -433,36 +444,37 @@ def table5_records(seconds: float, ceilings: Ceilings) -> list[dict[str, Any]]:
                 "layout": layout,
                 "read": read,
                 "backend": "dense",
-                "rows": cell.case.rows,
-                "prefix_length": cell.case.reads[0].length,
-                "q_heads": cell.case.heads[0],
-                "kv_heads": cell.case.heads[1],
-                "head_dim": cell.case.d,
+                "rows": case.rows,
+                "prefix_length": case.reads[0].length,
+                "q_heads": case.heads[0],
+                "kv_heads": case.heads[1],
+                "head_dim": case.d,
                 "l2": "cold",
                 "relative_error": cell.error(),
                 "kernel_wall_s": timing.median / launches,
-                "kernel_flop": work.flop,
+                "kernel_flop": case.flop,
                 "prefix_config": cell.step.prefix._asdict(),
                 **_microseconds(timing, launches),
-                **work.floors(ceilings),
+                **Work(case.flop, case.prefix_bytes * reads).floors(ceilings),
             }
         )
     return records
 
 
-def relocation_record(seconds: float, ceilings: Ceilings) -> dict[str, Any]:
-    """A prefix of 16K tokens, 32 layers of 8 heads of 128, from scattered slots to a slab."""
-    tokens, layers = 16_384, 32
+def relocation_record(
+    seconds: float, ceilings: Ceilings, tokens: int = 16_384, layers: int = 32, device: str = "cuda"
+) -> dict[str, Any]:
+    """A prefix of `tokens`, 8 heads of 128 a layer, from scattered slots to a slab."""
     shape = (2 * tokens, 8, 128)
-    buffers = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(2 * layers)]
-    source = tokens + torch.randperm(tokens, device="cuda")
+    buffers = [torch.randn(shape, device=device).bfloat16() for _ in range(2 * layers)]
+    source = tokens + torch.randperm(tokens, device=device)
     relocator = Relocator(buffers)
     replay, launches = captured(lambda _: relocator.copy(source, 0), 1)
-    (timing,) = time_together("cuda", [replay], seconds)
+    (timing,) = time_together(torch.device(device).type, [replay], seconds)
     moved = 2 * sum(b[:tokens].numel() * b.element_size() for b in buffers)
     right = all(torch.equal(b[:tokens], b[source]) for b in (buffers[0], buffers[-1]))
     return {
-        "case": "16K tokens, 32 layers, 8 heads of 128",
+        "case": f"{tokens} tokens, {layers} layers, 8 heads of 128",
         "pass": "relocation",
         "equal": right,
         **_microseconds(timing, launches),
@@ -487,12 +499,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _selected(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    ceilings = _ceilings()
+    ceilings, l2_bytes = _ceilings(), torch.cuda.get_device_properties().L2_cache_size
     yield {"case": "ceilings", **ceilings._asdict()}
     only, cases = options.only.split(","), [c for c in CASES if options.cases in c.name]
     if "passes" in only:
         for case, l2 in itertools.product(cases, options.l2.split(",")):
-            yield from records_of(case, l2, options.seconds, ceilings)
+            yield from records_of(case, l2, l2_bytes, options.seconds, ceilings)
             torch.cuda.empty_cache()
     if "table5" in only:
         yield from table5_records(options.seconds, ceilings)

@@ -39,8 +39,7 @@ from granikv.attention.kernels.merge import merge  # noqa: E402
 from granikv.attention.kernels.relocate import Relocator  # noqa: E402
 from granikv.attention.kernels.worklist import WorkListOverflow  # noqa: E402
 from granikv.attention.triton_dense import DenseStep, TritonDenseBackend, plan_of  # noqa: E402
-from granikv.bench.kernels import Bench, Read  # noqa: E402
-from granikv.bench.kernels import Case as BenchCase  # noqa: E402
+from granikv.bench import kernels as bench  # noqa: E402
 
 HALF_TOLERANCE = 4e-3
 # The interpreter multiplies bfloat16 as integers, so bfloat16 waits for a GPU.
@@ -176,12 +175,53 @@ def test_refusals(change: str, message: str) -> None:
         case.decode(BACKEND)
 
 
-def test_the_benchmark_times_what_is_right() -> None:
-    case = BenchCase(
-        "nested", 6, 20, (4, 2), 32, (Read(0, 6, 0, 70), Read(0, 4, 70, 40), Read(4, 2, 70, 1))
-    )
-    bench = Bench(case, 2, dtype=torch.float32, device=DEVICE.type)
-    assert bench.error() <= TOLERANCE[torch.float32]
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Benchmarks without a graph and a second stream, which the interpreter does not have."""
+    monkeypatch.setattr(bench, "captured", lambda launch, layers: (lambda: launch(0), 1))
+    monkeypatch.setattr(bench.Bench, "whole_on_two_streams", bench.Bench.whole)
+
+
+SMALL = bench.Case(
+    "nested",
+    6,
+    20,
+    (4, 2),
+    32,
+    (bench.Read(0, 6, 0, 70), bench.Read(0, 4, 70, 40), bench.Read(4, 2, 70, 1)),
+)
+CEILINGS = bench.Ceilings(bandwidth_gbps=1000.0, peak_tflops=100.0)
+ON = {"device": DEVICE.type, "dtype": torch.float32}
+
+
+@pytest.mark.usefixtures("eager")
+def test_what_the_benchmark_times_is_right() -> None:
+    records = bench.records_of(SMALL, "cold", 10_000, 0.0, CEILINGS, **ON)
+    assert [r["pass"] for r in records] == list(bench.work_of(SMALL))
+    assert all(r["relative_error"] <= TOLERANCE[torch.float32] for r in records)
+    assert all(r["us"] > 0 for r in records)
+
+
+@pytest.mark.usefixtures("eager")
+def test_all_four_cells_of_table_5_compute_the_same() -> None:
+    case = SMALL._replace(reads=(bench.Read(0, 6, 0, 100),))
+    records = bench.table5_records(0.0, CEILINGS, case, 1, **ON)
+    assert {(r["layout"], r["read"]) for r in records} == {
+        ("HOT", "shared"),
+        ("HOT", "unshared"),
+        ("paged", "shared"),
+        ("paged", "unshared"),
+    }
+    assert all(r["relative_error"] <= TOLERANCE[torch.float32] for r in records)
+    assert records[1]["floor_bytes_us"] == pytest.approx(6 * records[0]["floor_bytes_us"], abs=0.1)
+
+
+@pytest.mark.usefixtures("eager")
+def test_the_other_records_of_the_benchmark() -> None:
+    assert bench.relocation_record(0.0, CEILINGS, 40, 2, DEVICE.type)["equal"]
+    records = bench.host_records(SMALL, 3, **ON)
+    assert len(records) == 4
+    assert records[1]["p50_us"] < records[0]["p50_us"], "an unchanged plan is not planned again"
 
 
 class Server:

@@ -62,9 +62,11 @@ def test_a_case_on_a_device_agrees_with_its_page_table() -> None:
 
 
 def test_a_cold_cache_is_larger_than_the_l2() -> None:
-    case, l2 = CASES[0], 60 * 2**20
-    assert layers_for(case, "warm", l2) == 1
-    assert layers_for(case, "cold", l2) * case.prefix_bytes >= 3 * l2
+    l2 = 60 * 2**20
+    for case in CASES:
+        assert layers_for(case, "warm", l2) == 1
+        layers = layers_for(case, "cold", l2)
+        assert layers * min(case.prefix_bytes, case.suffix_bytes) >= 3 * l2
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -83,6 +85,6 @@ def test_records_on_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     for record in records:
         assert record.get("relative_error", 0.0) <= 6e-3
         assert record.get("equal", True)
-        # A hundredth of slack: the ceilings are measured, and so have an error themselves.
+        # A tenth of slack: the ceilings are measured too, and so have an error themselves.
         if record["pass"] == "relocation" or record.get("l2") == "cold":
             assert record["us"] > 0.9 * record["floor_bytes_us"]
