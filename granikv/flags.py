@@ -90,6 +90,8 @@ def engine_arguments(config: GraniKVConfig, rest: Sequence[str]) -> list[str]:
         ConfigError: the user chose one of these himself, which cannot both be true.
     """
     arguments = list(rest)
+    if any(a.endswith(DECODE_BACKEND) and "attention-backend" in f for f, a in _pairs(rest)):
+        raise ConfigError(f"{DECODE_BACKEND!r} serves decode only; leave the attention backend out")
     for option, value in engine_options(config).items():
         flag = "--" + option.replace("_", "-")
         if any(a == flag or a.startswith(flag + "=") for a in rest):
@@ -101,3 +103,11 @@ def engine_arguments(config: GraniKVConfig, rest: Sequence[str]) -> list[str]:
 def is_forced(config: GraniKVConfig) -> bool:
     """Whether one backend is to serve every step."""
     return config.backend != AUTO
+
+
+def _pairs(arguments: Sequence[str]) -> list[tuple[str, str]]:
+    """Each argument with the flag that it belongs to; itself where it is `--flag=value`."""
+    return [
+        (a if "=" in a else before, a)
+        for before, a in zip(["", *arguments], arguments, strict=False)
+    ]

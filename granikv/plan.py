@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from granikv.prefix_index import PrefixIndex, PrefixNode, path_of
 
-_REMEMBERED = 65_536
-"""Nodes whose layout is kept; beyond it all are forgotten."""
+_REMEMBERED = 8
+"""Nodes whose layout is kept, as a multiple of the batch: more would keep evicted nodes alive."""
 
 
 class Segment(NamedTuple):
@@ -150,8 +150,7 @@ class Planner:
             self._version = version
         elif nodes == self._nodes:
             return self._plan
-        elif len(self._layouts) > _REMEMBERED:
-            # The nodes of long finished requests would stay alive here.
+        elif len(self._layouts) > _REMEMBERED * (len(nodes) + 32):
             self._layouts = {None: Layout(())}
         self._nodes = list(nodes)
         self._plan = self._build(nodes)

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from harness import agreement, cli, figures, hardware, tables
+from harness import agreement, cli, figures, hardware, report, tables
 from harness import config as configuration
 from harness.cell import measure
 from harness.errors import HarnessError
@@ -162,8 +162,10 @@ def _render(output: Path) -> None:
         *tables.render_all(here, shipped, out / "tables"),
         *figures.render_all(here, shipped, out / "figures"),
     ]
+    page = report.render(here, shipped, out)
     logger.info("tables: %s", out / "tables")
     logger.info("figures: %s (%d files with the tables)", out / "figures", len(written))
+    logger.info("report: %s", page)
 
 
 if __name__ == "__main__":

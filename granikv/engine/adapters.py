@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from granikv.config import GRANIKV, GraniKVConfig
+from granikv.config import AUTO, GRANIKV, GraniKVConfig
 from granikv.dispatch import DispatchRule, Forced, SaturationRule
 from granikv.engine import plugin, refusals, state
 from granikv.engine.runtime import Runtime
-from granikv.hardware import ProfileError, find_profile, load_profile
+from granikv.hardware import find_profile, load_profile
 
 
 class Adapters:
@@ -22,23 +22,33 @@ class Adapters:
 
     def tree(self, context: Any) -> Any:
         """The radix tree; ``context`` is the engine's TreeCacheBuildContext."""
+        with plugin.ending_the_engine("the radix tree could not be built"):
+            return self._tree(context)
+
+    def _tree(self, context: Any) -> Any:
         from granikv.engine.nodes import extend_tree_nodes
         from granikv.engine.tree import GraniKVRadixCache
 
         if context.disable_radix_cache or context.is_hybrid_swa or context.is_hybrid_ssm:
-            plugin.end_process("GraniKV needs the plain radix cache of a full-attention model")
+            plugin.end_engine("GraniKV needs the plain radix cache of a full-attention model")
         extend_tree_nodes()
         self.runtime.tree = GraniKVRadixCache(context.params, self.config)
         return self.runtime.tree
 
     def decode_backend(self, runner: Any) -> Any:
         """The decode backend; ``runner`` is the engine's ModelRunner."""
+        with plugin.ending_the_engine("the decode backend could not be built"):
+            return self._decode_backend(runner)
+
+    def _decode_backend(self, runner: Any) -> Any:
         for refusal in (
             refusals.refusal_of_engine(runner.server_args),
             refusals.refusal_of_model(runner.model_config),
+            refusals.refusal_of_layers(runner.model),
+            refusals.refusal_of_pool(runner.token_to_kv_pool),
         ):
             if refusal is not None:
-                plugin.end_process(refusal)
+                plugin.end_engine(refusal)
         config = runner.model_config
         kv_heads = config.get_num_kv_heads(runner.server_args.tp_size)
         heads = config.num_attention_heads // runner.server_args.tp_size
@@ -46,16 +56,16 @@ class Adapters:
         if str(runner.device) == "cpu":
             from granikv.engine.backend import GraniKVDecodeBackend
 
-            self.runtime.rule = self._rule(str(runner.device))
+            self.runtime.rule = rule_for(self.config, str(runner.device))
             return GraniKVDecodeBackend(runner, self.runtime)
         from granikv.engine.gpu.backend import GraphDecodeBackend
 
         if self.config.backend not in GraphDecodeBackend.variants:
-            plugin.end_process(
+            plugin.end_engine(
                 f"--granikv-backend {self.config.backend} does not run on a GPU yet; "
                 f"force one of {', '.join(GraphDecodeBackend.variants)}"
             )
-        self.runtime.rule = self._rule(str(runner.device))
+        self.runtime.rule = rule_for(self.config, str(runner.device))
         stock, _ = runner.server_args.get_attention_backends()
         return GraphDecodeBackend(runner, self.runtime, stock)
 
@@ -64,18 +74,6 @@ class Adapters:
         from granikv.engine.gpu.graphs import GraniKVGraphRunner
 
         return GraniKVGraphRunner
-
-    def _rule(self, device: str) -> DispatchRule:
-        """The dispatch rule: a forced backend, or the paper's on this hardware."""
-        if self.config.backend != "auto":
-            return Forced(self.config.backend)
-        try:
-            named = self.config.hardware or _profile_name(device)
-            is_file = named.endswith((".yaml", ".yml"))
-            profile = load_profile(named) if is_file else find_profile(named)
-            return SaturationRule(profile.m_sat_or_raise())
-        except ProfileError as error:
-            plugin.end_process(str(error))
 
     # -- hooks ---------------------------------------------------------------------------------
 
@@ -90,11 +88,11 @@ class Adapters:
         runner = scheduler.tp_worker.model_runner
         backend = getattr(runner.attn_backend, "decode_backend", runner.attn_backend)
         if getattr(backend, "runtime", None) is not self.runtime:
-            plugin.end_process("the engine did not take the decode backend")
+            plugin.end_engine("the engine did not take the decode backend")
         if self.config.system == GRANIKV and scheduler.tree_cache is not self.runtime.tree:
-            plugin.end_process("the engine did not take the radix tree")
-        if self.runtime.tree is not None and scheduler.server_args.admin_api_key:
-            self._leave_room_for_pins(scheduler)
+            plugin.end_engine("the engine did not take the radix tree")
+        if self.runtime.tree is not None:
+            self._watch_pins(scheduler)
 
     def after_get_internal_state(self, result: Any, scheduler: Any, *args: Any) -> None:
         """Scheduler.get_internal_state: add the storage layer to `/server_info`."""
@@ -125,14 +123,44 @@ class Adapters:
             http_server.app, self.config, lambda: http_server._global_state.tokenizer_manager
         )
 
-    def _leave_room_for_pins(self, scheduler: Any) -> None:
-        """A request that fits only without the pins would wait for ever: refuse it at once."""
+    def _watch_pins(self, scheduler: Any) -> None:
+        """A request that fits only without the pins would wait for ever: refuse it at once.
+
+        The limits follow the pins that are declared; one that a waiting request could not live
+        with is refused itself.
+        """
         assert self.runtime.tree is not None
         pool = scheduler.token_to_kv_pool_allocator
-        pinnable = int(pool.size * self.config.hot_fraction * self.config.pin_budget)
-        room = int(pool.size) - pinnable - int(pool.page_size)
-        scheduler.max_req_len = min(scheduler.max_req_len, room)
-        scheduler.max_req_input_len = min(scheduler.max_req_input_len, room - 5)
+        length, input_length = scheduler.max_req_len, scheduler.max_req_input_len
+
+        def objection(pinned: int) -> str:
+            room = int(pool.size) - pinned - int(pool.page_size)
+            longest = max((_longest(req) for req in scheduler.waiting_queue), default=0)
+            if longest > room:
+                return f"a request of {longest} tokens waits, and {room} would be left for it"
+            scheduler.max_req_len = min(length, room)
+            scheduler.max_req_input_len = min(input_length, room - 5)
+            return ""
+
+        self.runtime.tree.pins.objection = objection
+
+
+def rule_for(config: GraniKVConfig, device: str) -> DispatchRule:
+    """The dispatch rule: a forced backend, or the paper's on this hardware.
+
+    Raises:
+        ProfileError: the hardware has no profile, or none with an M_sat.
+    """
+    if config.backend != AUTO:
+        return Forced(config.backend)
+    named = config.hardware or _profile_name(device)
+    is_file = named.endswith((".yaml", ".yml"))
+    profile = load_profile(named) if is_file else find_profile(named)
+    return SaturationRule(profile.m_sat_or_raise())
+
+
+def _longest(req: Any) -> int:
+    return len(req.origin_input_ids) + int(req.sampling_params.max_new_tokens or 0)
 
 
 def _profile_name(device: str) -> str:

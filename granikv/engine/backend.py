@@ -42,7 +42,6 @@ class GraniKVDecodeBackend(AttentionBackend):  # type: ignore[misc]
         layer: Any,
         forward_batch: Any,
         save_kv_cache: bool = True,
-        **_: Any,
     ) -> torch.Tensor:
         """One layer of one decode step; q [n, H_q·d] -> [n, H_q·d_v]."""
         pool, rows = self.token_to_kv_pool, q.shape[0]

@@ -12,7 +12,7 @@ class StorageCounters:
     Attributes:
         relocations: slabs made; `relocated_tokens` slots copied for them.
         rows_rewritten: live rows of the page table that were repointed.
-        admissions_hot, admissions_refused: slabs placed; runs for which no range was to be had.
+        admissions_hot, admissions_refused: slabs placed; attempts that found no range.
         slab_evictions, cold_evictions: nodes evicted from each pool.
         donations, donated_tokens: loans of HOT space to COLD; `take_backs` and
             `returned_tokens`: loans that came back whole.

@@ -21,5 +21,4 @@ def extend_tree_nodes() -> None:
     TreeNode.pins = 0
     TreeNode.last_use = 0
     TreeNode.hits = 0
-    TreeNode.last_reader = ""
     TreeNode.length = property(_length)

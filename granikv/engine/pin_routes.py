@@ -15,7 +15,7 @@ from sglang.srt.managers.io_struct import GenerateReqInput, SetInternalStateReq
 from sglang.srt.utils.auth import AuthLevel, auth_level
 
 from granikv.config import GraniKVConfig
-from granikv.engine.pins import CUSTOM_PARAMETER
+from granikv.engine.pins import CUSTOM_PARAMETER, signature
 
 UNPIN = "granikv_unpin"
 """The key of `/set_internal_state` with which a pin's number is released on every rank."""
@@ -37,24 +37,30 @@ def add_pin_routes(app: Any, config: GraniKVConfig, manager: Any) -> None:
         return {"pins": await listed()}
 
     async def add_pin(request: Request) -> Any:
-        body = await request.json()
-        prompt = {k: body[k] for k in ("input_ids", "text") if k in body}
-        if len(prompt) != 1:
-            return JSONResponse({"error": "give input_ids or text, one of them"}, status_code=400)
+        try:
+            tokens = _tokens(await request.json(), manager().tokenizer)
+        except ValueError as error:
+            return JSONResponse({"error": str(error)}, status_code=400)
         number = next(numbers)
-        declaration = {"number": number, "token": config.control_token}
+        signed = {"number": number, "signature": signature(config.control_token, number, tokens)}
         sampling = {
             "max_new_tokens": 1,
             "temperature": 0,
-            "custom_params": {CUSTOM_PARAMETER: declaration},
+            "custom_params": {CUSTOM_PARAMETER: signed},
         }
-        asked = GenerateReqInput(**prompt, sampling_params=sampling)
-        async for _ in manager().generate_request(asked, request):
-            pass
+        asked = GenerateReqInput(input_ids=tokens, sampling_params=sampling)
+        try:
+            async for _ in manager().generate_request(asked, request):
+                pass
+        except ValueError as error:
+            return JSONResponse({"error": str(error)}, status_code=400)
         pin = next((p for p in await listed() if p["number"] == number), None)
         if pin is None:
-            return JSONResponse({"error": "the engine did not take the prompt"}, status_code=500)
-        return JSONResponse(pin, status_code=409 if pin["error"] else 200)
+            return JSONResponse({"error": "the engine did not take this prompt"}, status_code=400)
+        if pin["error"]:
+            await manager().set_internal_state(SetInternalStateReq(server_args={UNPIN: number}))
+            return JSONResponse(pin, status_code=409)
+        return JSONResponse(pin)
 
     async def remove_pin(number: int) -> Any:
         known = any(p["number"] == number for p in await listed())
@@ -67,3 +73,22 @@ def add_pin_routes(app: Any, config: GraniKVConfig, manager: Any) -> None:
     app.add_api_route("/granikv/pins", force(list_pins), methods=["GET"])
     app.add_api_route("/granikv/pins", force(add_pin), methods=["POST"])
     app.add_api_route("/granikv/pins/{number}", force(remove_pin), methods=["DELETE"])
+
+
+def _tokens(body: Any, tokenizer: Any) -> list[int]:
+    """The prefix that a declaration names.
+
+    Raises:
+        ValueError: it names none, or not one, or names a text to a server without a tokenizer.
+    """
+    given = [k for k in ("input_ids", "text") if isinstance(body, dict) and k in body]
+    if len(given) != 1:
+        raise ValueError("give input_ids or text, one of them")
+    prefix = body[given[0]]
+    if given == ["text"]:
+        if tokenizer is None or not isinstance(prefix, str):
+            raise ValueError("this server has no tokenizer, or text is no string: give input_ids")
+        prefix = tokenizer.encode(prefix)
+    if not isinstance(prefix, list) or not prefix or not all(type(i) is int for i in prefix):
+        raise ValueError("input_ids must be a list of token ids, not empty")
+    return list(prefix)

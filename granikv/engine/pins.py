@@ -7,7 +7,8 @@ same order. On a rank it is a lock on the prefix's deepest node, counted apart f
 
 from __future__ import annotations
 
-import secrets
+import hmac
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,13 @@ from sglang.srt.mem_cache.radix_cache import RadixKey
 from granikv.prefix_index import path_of
 
 CUSTOM_PARAMETER = "granikv_pin"
-"""The sampling parameter that carries a declaration: {number, token}."""
+"""The sampling parameter that carries a declaration: {number, signature}."""
+
+
+def signature(secret: str, number: int, tokens: Sequence[int]) -> str:
+    """What proves that this server's HTTP process declared these tokens under this number."""
+    message = f"{number}:{','.join(map(str, tokens))}"
+    return hmac.new(secret.encode(), message.encode(), "sha256").hexdigest()
 
 
 @dataclass(slots=True)
@@ -36,17 +43,26 @@ class PinBook:
     def __init__(self, tree: Any) -> None:
         self._tree = tree
         self._pins: dict[int, Pin] = {}
+        self.objection: Callable[[int], str] = lambda pinned: ""
+        """Why this many pinned slots would be too many for the engine, or the empty string."""
 
     def declare_from(self, req: Any) -> None:
-        """Pin the prompt of ``req`` if this server's own HTTP process asked for it."""
-        asked = (req.sampling_params.custom_params or {}).get(CUSTOM_PARAMETER)
-        if isinstance(asked, dict) and self._authentic(asked.get("token")):
-            self.declare(int(asked["number"]), req.origin_input_ids, req.extra_key)
-            self.arm()
+        """Pin the prompt of ``req`` if this server's own HTTP process asked for it.
 
-    def _authentic(self, token: Any) -> bool:
+        Anybody can send the parameter; only that process can sign it, and only for this prompt,
+        so that a prompt that the engine cut or replaced is not pinned.
+        """
+        parameters = req.sampling_params.custom_params
+        asked = parameters.get(CUSTOM_PARAMETER) if isinstance(parameters, dict) else None
+        if not isinstance(asked, dict) or not isinstance(asked.get("number"), int):
+            return
+        number, given = asked["number"], str(asked.get("signature")).encode()
         secret = self._tree.config.control_token
-        return bool(secret) and secrets.compare_digest(str(token), secret)
+        if secret and hmac.compare_digest(
+            signature(secret, number, req.origin_input_ids).encode(), given
+        ):
+            self.declare(number, req.origin_input_ids, req.extra_key)
+            self.arm()
 
     def declare(self, number: int, tokens: Any, extra_key: str | None) -> None:
         """Remember a prefix; it is pinned as soon as the tree holds all of it."""
@@ -63,6 +79,8 @@ class PinBook:
                 f"{len(key)} tokens are over the pin budget: {held} of {budget} are taken; "
                 "unpin one or raise --granikv-pin-budget"
             )
+        else:
+            pin.error = self.objection(held + len(key))
         self._pins[number] = pin
 
     def release(self, number: int) -> bool:
@@ -74,6 +92,7 @@ class PinBook:
             for node in path_of(pin.node):
                 node.pins -= 1
             self._tree.dec_lock_ref(pin.node)
+        self.objection(sum(len(p.key) for p in self._pins.values() if not p.error))
         return True
 
     def arm(self) -> None:

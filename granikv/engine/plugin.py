@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any, NoReturn
 
@@ -27,25 +28,31 @@ def activate() -> None:
     try:
         _activate()
     except Exception as error:
-        end_process(f"the plugin could not be registered: {error}")
+        end_process(f"the plugin could not be registered: {_one_line(error)}")
 
 
 def end_process(message: str) -> NoReturn:
-    """One line on standard error, and no server.
-
-    In a scheduler the launcher must go too, and it holds the other ranks; SIGQUIT is how the
-    engine's own schedulers tell it.
-    """
+    """One line on standard error, and no server."""
     print(f"granikv: {message}", file=sys.stderr, flush=True)
-    if _in_scheduler():
-        os.kill(os.getppid(), signal.SIGQUIT)
     raise SystemExit(1)
 
 
-def _in_scheduler() -> bool:
-    import multiprocessing
+def end_engine(message: str) -> NoReturn:
+    """The same from inside a scheduler: the launcher, which holds the other ranks, must go too.
 
-    return multiprocessing.parent_process() is not None
+    SIGQUIT is how the engine's own schedulers tell it.
+    """
+    os.kill(os.getppid(), signal.SIGQUIT)
+    end_process(message)
+
+
+@contextmanager
+def ending_the_engine(what: str) -> Iterator[None]:
+    """Whatever is raised inside ends the engine in one line, not in a stock server."""
+    try:
+        yield
+    except Exception as error:
+        end_engine(f"{what}: {_one_line(error)}")
 
 
 def _activate() -> None:
@@ -63,26 +70,35 @@ def _prepare(original: Callable[[list[str]], Any], argv: list[str]) -> Any:
     """Read our flags out of the command line; the engine sees only its own."""
     from granikv import flags
     from granikv.config import ConfigError
-    from granikv.engine import preflight, refusals
+    from granikv.engine import adapters, preflight, refusals
+    from granikv.hardware import ProfileError
 
     try:
         config, rest = flags.split(argv)
         if config is None:
             return original(list(argv))
         preflight.check_model(rest)
-        config.store()
-        install(config)
-        server_args = original(flags.engine_arguments(config, rest))
-        preflight.check_port(server_args.host, server_args.port)
     except ConfigError as error:
         end_process(str(error))
-    except SystemExit:
-        raise
+    config.store()
+    try:
+        install(config)
+    except Exception as error:
+        end_process(f"the plugin could not be registered: {_one_line(error)}")
+    try:
+        server_args = original(flags.engine_arguments(config, rest))
+    except ConfigError as error:
+        end_process(str(error))
     except Exception as error:
         end_process(f"the engine refused its arguments: {_one_line(error)}")
     refusal = refusals.refusal_of_engine(server_args)
     if refusal is not None:
         end_process(refusal)
+    try:
+        preflight.check_port(server_args.host, server_args.port)
+        adapters.rule_for(config, str(server_args.device))
+    except (ConfigError, ProfileError) as error:
+        end_process(str(error))
     return server_args
 
 

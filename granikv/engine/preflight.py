@@ -16,6 +16,8 @@ def check_model(arguments: Sequence[str]) -> None:
         ConfigError: it is not, or it holds no configuration.
     """
     model = _value(arguments, ("--model-path", "--model"))
+    if model is None and _value(arguments, ("--config",)) is not None:
+        return
     if model is None:
         raise ConfigError("--model-path is missing: give a folder with a model or a model's name")
     path = Path(model).expanduser()

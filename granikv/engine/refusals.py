@@ -32,6 +32,10 @@ def _other_kv_type(args: Any) -> bool:
     return getattr(args, "kv_cache_dtype", "auto") not in KV_TYPES
 
 
+def _other_eviction(args: Any) -> bool:
+    return getattr(args, "radix_eviction_policy", "lru") not in (None, "lru")
+
+
 def _float32_on_gpu(args: Any) -> bool:
     on_gpu = str(getattr(args, "device", None) or "cuda") == "cuda"
     is_float32 = getattr(args, "dtype", "auto") in ("float", "float32")
@@ -52,6 +56,14 @@ ENGINE_REFUSALS = (
     Refusal(_set("enable_two_batch_overlap"), "two-batch overlap; leave the flag out"),
     Refusal(_set("enable_pdmux"), "prefill-decode multiplexing; leave --enable-pdmux out"),
     Refusal(_set("enable_streaming_session"), "streaming sessions; leave the flag out"),
+    Refusal(_set("enable_session_radix_cache"), "the session radix cache; leave the flag out"),
+    Refusal(_set("enable_flexkv"), "FlexKV; leave --enable-flexkv out"),
+    Refusal(_set("enable_hisparse"), "HiSparse; leave --enable-hisparse out"),
+    Refusal(_set("enable_deterministic_inference"), "deterministic inference; leave the flag out"),
+    Refusal(_set("rl_on_policy_target"), "on-policy RL; leave --rl-on-policy-target out"),
+    Refusal(_other_eviction, "--radix-eviction-policy; use --granikv-eviction"),
+    Refusal(_above_one("dp_size"), "data parallelism in one server; start one server a GPU"),
+    Refusal(_above_one("tokenizer_worker_num"), "several tokenizer workers; leave the flag out"),
     Refusal(_above_one("pp_size"), "pipeline parallelism; use --tp-size"),
     Refusal(_above_one("dcp_size"), "decode context parallelism; use --tp-size"),
     Refusal(_other_kv_type, f"this KV cache type; --kv-cache-dtype may be {', '.join(KV_TYPES)}"),
@@ -88,6 +100,40 @@ MODEL_REFUSALS = (
     Refusal(_softcap, "models with soft-capped attention logits"),
     Refusal(_set("is_encoder_decoder"), "encoder-decoder models"),
 )
+
+
+def _unlike_plain_attention(layer: Any) -> str:
+    """What a RadixAttention layer wants beyond plain causal attention, or the empty string."""
+    if getattr(layer, "logit_cap", 0.0):
+        return "soft-capped attention logits"
+    if (getattr(layer, "sliding_window_size", None) or -1) > 0:
+        return "sliding-window attention"
+    if (getattr(layer, "xai_temperature_len", None) or -1) > 0:
+        return "attention with a temperature that depends on length"
+    if getattr(layer, "is_cross_attention", False):
+        return "cross-attention"
+    return ""
+
+
+def refusal_of_layers(model: Any) -> str | None:
+    """Why the attention layers of this loaded model cannot be served, or None."""
+    for name, layer in model.named_modules():
+        if type(layer).__name__ == "RadixAttention":
+            wanted = _unlike_plain_attention(layer)
+            if wanted:
+                return f"GraniKV does not support models with {wanted} ({name})"
+    return None
+
+
+def refusal_of_pool(pool: Any) -> str | None:
+    """Why this KV pool cannot be read, or None: it must be [slots, H_kv, d] in a float type."""
+    buffers = [*getattr(pool, "k_buffer", []), *getattr(pool, "v_buffer", [])]
+    if not buffers or any(b.dim() != 3 or b.stride(0) < b.stride(1) for b in buffers):
+        return "GraniKV needs a KV pool of one [slots, heads, width] tensor a layer"
+    wrong = {str(b.dtype) for b in buffers} - {"torch.bfloat16", "torch.float16", "torch.float32"}
+    if wrong or getattr(pool, "store_dtype", buffers[0].dtype) != getattr(pool, "dtype", None):
+        return "GraniKV does not support this KV cache type; use --kv-cache-dtype bfloat16"
+    return None
 
 
 def refusal_of_engine(server_args: Any) -> str | None:

@@ -27,6 +27,7 @@ class Runtime:
         tree: the tree with pool identities; None for SGLang-Cascade, which has no storage layer.
         dispatched: which backend served how much.
         scheduler: the engine's scheduler on this rank, once it exists.
+        overflowed: steps that read more outside slabs than there is room to list; they are paged.
         unplanned: decode steps that came without a plan (the engine's own warm-up).
     """
 
@@ -35,6 +36,7 @@ class Runtime:
         self.tree: GraniKVRadixCache | None = None
         self.dispatched = DispatchCounters()
         self.unplanned = 0
+        self.overflowed = 0
         self.group_size = 1
         self.rule: DispatchRule | None = None
         self._planner: Planner | CommonPrefixPlanner = CommonPrefixPlanner()

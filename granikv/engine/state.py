@@ -22,7 +22,11 @@ def snapshot(runtime: Runtime, prefill_backend: str) -> dict[str, Any]:
             "forced": None if runtime.config.backend == "auto" else runtime.config.backend,
             "rule": runtime.rule.describe() if runtime.rule is not None else None,
         },
-        "counters": {**runtime.dispatched.as_dict(), "steps_unplanned": runtime.unplanned},
+        "counters": {
+            **runtime.dispatched.as_dict(),
+            "steps_unplanned": runtime.unplanned,
+            "steps_overflowed": runtime.overflowed,
+        },
     }
     if runtime.tree is not None:
         state["counters"].update(runtime.tree.counters.as_dict())

@@ -26,11 +26,15 @@ from granikv.config import GraniKVConfig
 from granikv.engine.allocator import SglangAllocator
 from granikv.engine.checks import Checks
 from granikv.engine.counters import StorageCounters
+from granikv.engine.loans import reclaimable
 from granikv.engine.pins import PinBook
 from granikv.engine.relocation import copier, readers_of, repoint, run_slots
 from granikv.eviction import eviction_policy
 from granikv.pools import ColdPool, HotPool, Range, hot_size
 from granikv.prefix_index import PrefixIndex, Run
+
+_LOANS = 16
+"""HOT is lent in blocks of at least this fraction of it."""
 
 
 class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
@@ -49,7 +53,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         self.allocator = SglangAllocator(params.token_to_kv_pool_allocator)
         self._copy = copier(params.token_to_kv_pool_allocator.get_kvcache())
         self.index = PrefixIndex()
-        self.live: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+        self.live: weakref.WeakSet[Any] = weakref.WeakSet()
         self.hot: HotPool | None = None
         self.cold: ColdPool | None = None
         self.pins = PinBook(self)
@@ -67,6 +71,8 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         self.index = PrefixIndex()
         self._marked: list[tuple[RadixKey, int]] = []
         self._tick = 0
+        self._freed = False
+        self._inserted = False
         self.live.clear()
         self.pins.disarm()
         self.counters.resets += 1
@@ -89,7 +95,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
 
     def match_prefix(self, params: MatchPrefixParams) -> Any:
         hot, cold = self.pools()
-        if params.req is not None and 0 < hot.donated_size <= cold.free_size:
+        if self._freed and params.req is not None and 0 < hot.donated_size <= cold.free_size:
             self._take_back(hot, cold)
         result = super().match_prefix(params)
         self._use(result.last_device_node, params.req)
@@ -102,6 +108,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
 
     def cache_unfinished_req(self, req: Any, chunked: bool = False) -> None:
         super().cache_unfinished_req(req, chunked)
+        self._inserted = True
         # A prompt that is still being prefilled would be torn into one slab a chunk.
         if not chunked:
             req.granikv_marked = True
@@ -110,8 +117,10 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
 
     def cache_finished_req(self, req: Any, is_insert: bool = True, **kwargs: Any) -> None:
         super().cache_finished_req(req, is_insert, **kwargs)
-        self.live.pop(req.rid, None)
+        self.live.discard(req)
+        self._freed = True
         if is_insert:
+            self._inserted = True
             # A request that ends with its prefill, as a priming one does, was never unfinished.
             if not getattr(req, "granikv_marked", False):
                 self._mark_prompt(req)
@@ -152,7 +161,9 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
 
         Called when the rows of ``batch`` are written and its forward has not started.
         """
-        self.pins.arm()
+        if self._inserted:
+            self._inserted = False
+            self.pins.arm()
         marked, self._marked = self._marked, []
         for key, prompt_len in marked:
             node = super().match_prefix(MatchPrefixParams(key=key)).last_device_node
@@ -166,13 +177,16 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
 
     def live_requests(self) -> Iterator[Any]:
         """Requests whose page-table row is written and names cached slots."""
-        for req in list(self.live.values()):
+        for req in list(self.live):
             if req.kv is not None and req.req_pool_idx is not None and req.last_node is not None:
                 yield req
 
     def _relocate_path(self, node: Any, prompt_len: int) -> None:
         for run in self.index.runs(node, self.policy, prompt_len):
+            # A prompt that ended with its prefill is unlocked: making room must not take it.
+            self.inc_lock_ref(node)
             base = self._place(run)
+            self.dec_lock_ref(node)
             if base is None:
                 self.counters.admissions_refused += 1
                 for placed in run.nodes:
@@ -204,70 +218,76 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         counters.rows_rewritten += sum(reader.nodes for reader in readers)
 
     def _place(self, run: Run) -> int | None:
-        """A contiguous range for the run: free, or freed by unlocked slabs; None to stay COLD."""
+        """A contiguous range for the run, which the caller has locked; None to stay COLD.
+
+        Free space first, then loans that nobody uses, then unlocked slabs; nothing is evicted
+        unless that makes a range long enough.
+        """
         hot, cold = self.pools()
         base = hot.alloc(run.length, run.prefer)
         if base is None and hot.donated_size:
-            self._take_back(hot, cold)
-            base = hot.alloc(run.length, run.prefer)
-        if base is None and hot.donated_size and self._could_fit(hot, run.length):
-            self._clear_loans(hot)
-            self._take_back(hot, cold)
-            base = hot.alloc(run.length, run.prefer)
-        if base is None and self._could_fit(hot, run.length):
+            base = self._place_on_loans(hot, cold, run)
+        if base is None and self._could_fit(hot, run.length, []):
             base = self._evict_slabs_for(hot, run)
         return base
 
-    def _clear_loans(self, hot: HotPool) -> None:
-        """Evict cached nodes that nobody came back for from the slots that HOT has lent.
+    def _place_on_loans(self, hot: HotPool, cold: ColdPool, run: Run) -> int | None:
+        """Place the run where HOT has lent space that is free, or held by stale nodes only."""
+        allocator = self.token_to_kv_pool_allocator
+        pages = torch.cat((allocator.free_pages, allocator.release_pages))
+        free = (pages[:, None] * self.page_size + self._page_offsets(pages)).flatten()
+        loans, nodes = reclaimable(hot, free, self._stale_nodes())
+        if not loans or not self._could_fit(hot, run.length, loans):
+            return None
+        for node in nodes:
+            if node.parent.children.get(node.key.child_key(self.page_size)) is node:
+                self._drop_subtree(node)
+        self._take_back(hot, cold)
+        return hot.alloc(run.length, run.prefer)
 
-        Reads the device once a node; only a slab that found no room asks for it.
-        """
-        loans = hot.donated_ranges()
-        stack = list(self.root_node.children.values())
+    def _page_offsets(self, pages: torch.Tensor) -> torch.Tensor:
+        return torch.arange(self.page_size, device=pages.device, dtype=pages.dtype)
+
+    def _stale_nodes(self) -> list[Any]:
+        """COLD nodes that no live request reads and none came back for."""
+        stale, stack = [], list(self.root_node.children.values())
         while stack:
             node = stack.pop()
-            stale = node.hot_base is None and node.lock_ref == 0 and not node.hits
-            if stale and any(_meets(node.value, loan) for loan in loans):
-                self._drop_subtree(node)
-            else:
-                stack.extend(node.children.values())
+            stack.extend(node.children.values())
+            if node.hot_base is None and node.lock_ref == 0 and not node.hits:
+                stale.append(node)
+        return stale
 
     def _take_back(self, hot: HotPool, cold: ColdPool) -> None:
         """End the loans whose slots are all free: before a slab, and before new slots are used."""
+        self._freed = False
         returned = cold.return_whole(hot)
         self.counters.take_backs += returned > 0
         self.counters.returned_tokens += returned
 
-    def _could_fit(self, hot: HotPool, length: int) -> bool:
-        """Whether a range this long is left without the unlocked slabs and the loans."""
+    def _could_fit(self, hot: HotPool, length: int, loans: list[Range]) -> bool:
+        """Whether a range this long is left without the unlocked slabs and these loans."""
         unlocked = [
             Range(n.hot_base, len(n.key))
             for n in self.index
             if n.lock_ref == 0 and n.hot_base is not None
         ]
         longest, start, end = 0, 0, -1
-        for slots in sorted([*hot.free_ranges(), *hot.donated_ranges(), *unlocked]):
+        for slots in sorted([*hot.free_ranges(), *loans, *unlocked]):
             start = start if slots.base == end else slots.base
             end = slots.end
             longest = max(longest, end - start)
         return longest >= length
 
     def _evict_slabs_for(self, hot: HotPool, run: Run) -> int | None:
-        leaf = run.nodes[-1].node
-        # The run itself may be unlocked and lie below an unlocked slab.
-        self.inc_lock_ref(leaf)
-        try:
-            victims = sorted((n for n in self.index if n.lock_ref == 0), key=self.eviction.key)  # type: ignore[arg-type]
-            for victim in victims:
-                if victim.hot_base is None:
-                    continue
-                self._drop_subtree(victim)
-                base = hot.alloc(run.length, run.prefer)
-                if base is not None:
-                    return base
-        finally:
-            self.dec_lock_ref(leaf)
+        victims = sorted((n for n in self.index if n.lock_ref == 0), key=self.eviction.key)  # type: ignore[arg-type]
+        for victim in victims:
+            if victim.hot_base is None:
+                continue
+            self._drop_subtree(victim)
+            base = hot.alloc(run.length, run.prefer)
+            if base is not None:
+                return base
         return None
 
     def mark(self, key: RadixKey, prompt_len: int) -> None:
@@ -306,7 +326,9 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         if need <= 0:
             return 0
         hot, cold = self.pools()
-        lent = cold.borrow(hot, need)
+        # In blocks, so that there are few loans to look at when they are wanted back.
+        block = hot.size // _LOANS // self.page_size * self.page_size
+        lent = cold.borrow(hot, max(need, block))
         self.counters.donations += lent > 0
         self.counters.donated_tokens += lent
         return lent
@@ -316,9 +338,13 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         return min(leaves, key=self.eviction.key, default=None)
 
     def _drop_subtree(self, node: Any) -> None:
-        for child in list(node.children.values()):
-            self._drop_subtree(child)
-        self._drop(node)
+        """Remove an unlocked node with all below it, leaves first; a chain can be long."""
+        below, stack = [], [node]
+        while stack:
+            below.append(stack.pop())
+            stack.extend(below[-1].children.values())
+        for leaf in reversed(below):
+            self._drop(leaf)
 
     def _drop(self, leaf: Any) -> int:
         """Remove an unlocked leaf, its slots to the pool they came from; COLD slots freed."""
@@ -341,16 +367,13 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
     def _use(self, node: Any, req: Any) -> None:
         """Stamp the path to ``node``; a request that looks a prefix up counts as one hit."""
         self._tick += 1
+        first_look = False
         if req is not None:
-            self.live[req.rid] = req
+            self.live.add(req)
+            # A waiting request is looked up again in every round.
+            first_look = not getattr(req, "granikv_looked_up", False)
+            req.granikv_looked_up = True
         while node is not None and node is not self.root_node:
             node.last_use = self._tick
-            if req is not None and node.last_reader != req.rid:
-                node.last_reader = req.rid
-                node.hits += 1
+            node.hits += first_look
             node = node.parent
-
-
-def _meets(slots: torch.Tensor, lent: Range) -> bool:
-    """Whether any of the slots lies in the range."""
-    return bool(((slots >= lent.base) & (slots < lent.end)).any())

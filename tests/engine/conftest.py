@@ -48,7 +48,8 @@ class Run:
 
     def __init__(self, returncode: int, log: str, results: dict[str, Any]) -> None:
         self.returncode = returncode
-        self.log = log
+        self.log = log[-6000:]
+        self.retractions = log.count("Retract requests")
         self.results = results
 
     def answers(self, scenario: str) -> list[list[int]]:
@@ -120,7 +121,7 @@ def drive(shared_dir: Path, model: Path) -> Driver:
                 check=False,
             ).returncode
         results = json.loads(out_path.read_text()) if out_path.exists() else {}
-        return Run(returncode, log_path.read_text()[-6000:], results)
+        return Run(returncode, log_path.read_text(), results)
 
     return run
 

@@ -19,7 +19,7 @@ SMALL = {"max_total_tokens": 1024, "chunked_prefill_size": 64}
 
 
 class Case(NamedTuple):
-    """One configuration; together they cover each pair of choices at least once."""
+    """One configuration; each choice meets each other kind of pressure somewhere."""
 
     granikv: dict[str, Any]
     engine: dict[str, Any]
@@ -57,6 +57,12 @@ CASES = {
     "eager-p1-paged-small-no_overlap": _case(
         {**SMALL, "disable_overlap_schedule": True}, ("paged",), backend="paged", hot_fraction=0.5
     ),
+    "eager-p16-cascade-hot_too_small": _case(
+        {**SMALL, "page_size": 16}, ("cascade",), backend="cascade", hot_fraction=0.1
+    ),
+    "on_share-p16-dense-chunked": _case(
+        {**CHUNKED, "page_size": 16}, ("dense",), admission="on_share", backend="dense"
+    ),
     "on_share-p4-auto-small-lpm": _case(
         {**SMALL, "page_size": 4, "schedule_policy": "lpm"},
         ("dense", "cascade"),
@@ -93,12 +99,16 @@ def test_granikv_equals_stock(name: str, drive: Driver, stock: Run) -> None:
     run = drive(name, case.granikv, case.engine)
     assert_equal(run, stock)
     assert_in_use(run, case.fired)
+    if name == "eager-p1-auto-small":
+        assert run.retractions > 0, "the pool was never so full that a request was retracted"
+    if "hot_too_small" in name:
+        assert run.counters()["admissions_refused"] > 0
 
 
 def test_sglang_cascade_equals_stock(drive: Driver, stock: Run) -> None:
     """The baseline: one batch-wide level on ordinary pages, no storage layer (§4.3)."""
     granikv = {"system": "sglang_cascade", "backend": "cascade"}
-    run = drive("sglang_cascade", granikv, {**BIG, "page_size": 16})
+    run = drive("sglang_cascade", granikv, {**CHUNKED, "page_size": 16})
     assert_equal(run, stock)
     counters = run.counters()
     assert counters["steps_cascade"] > 0

@@ -65,6 +65,14 @@ def test_serve_answers_pins_and_shows_its_state(model: Path, tmp_path: Path) -> 
         )
         assert status == 409
         assert "over the pin budget" in over["error"]
+        for wrong in ({}, {"text": "no tokenizer here"}, {"input_ids": [[1], [2]]}, [1]):
+            status, error = server.ask("POST", "/granikv/pins", wrong, ADMIN)
+            assert status == 400, error
+        forged = {"number": 9, "signature": "é"}
+        for parameters in ({"granikv_pin": forged}, "no mapping"):
+            sampling = {"max_new_tokens": 2, "custom_params": parameters}
+            server.ask("POST", "/generate", {"input_ids": [5, 6], "sampling_params": sampling})
+        assert [p["number"] for p in server.storage()["pins"]] == [pin["number"]]
         number = pin["number"]
         assert server.ask("DELETE", f"/granikv/pins/{number}", key=ADMIN)[0] == 200
         assert server.ask("DELETE", f"/granikv/pins/{number}", key=ADMIN)[0] == 404
@@ -78,7 +86,7 @@ def test_serve_answers_pins_and_shows_its_state(model: Path, tmp_path: Path) -> 
             check=True,
             timeout=60,
         )
-        assert json.loads(shown.stdout)["pins"][0]["error"]
+        assert json.loads(shown.stdout)["pins"] == []
         refused = subprocess.run(tool, cwd=REPOSITORY, capture_output=True, check=False, timeout=60)
         assert refused.returncode == 1
         assert b"admin key" in refused.stderr
@@ -134,7 +142,7 @@ def test_a_busy_port_is_refused_in_one_line(model: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "broken",
     [
-        "granikv.engine.adapters:Adapters.decode_backend",
+        "granikv.engine.backend:GraniKVDecodeBackend.__init__",
         "granikv.engine.tree:GraniKVRadixCache.__init__",
     ],
 )
@@ -147,7 +155,10 @@ def test_a_part_that_cannot_be_built_ends_the_server(
     log = tmp_path / "server.log"
     process = run([*command, *arguments], log, GRANIKV_TEST_BROKEN=broken)
     assert process.wait(180) != 0
-    assert "broken for this test" in log.read_text()
+    lines = [line for line in log.read_text().splitlines() if line.startswith("granikv: ")]
+    assert len(lines) == 1, log.read_text()[-3000:]
+    assert "broken for this test" in lines[0]
+    assert not [p for p in psutil.process_iter() if _same_group(p, process.pid)]
 
 
 def assert_refused(command: list[str], said: str, tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from typing import Any
 
 import pytest
-from sglang.srt.mem_cache.base_prefix_cache import EvictParams, MatchPrefixParams
+import torch
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, MatchPrefixParams
 from sglang.srt.mem_cache.radix_cache import RadixKey
 
 from granikv.config import GraniKVConfig
@@ -183,6 +186,60 @@ def test_a_slab_evicts_stale_nodes_from_lent_slots() -> None:
     assert hot.donated_size == 0
 
 
+def test_making_room_never_takes_the_prompt_it_is_made_for() -> None:
+    """A priming request's prompt is unlocked, and may lie on slots that HOT has lent."""
+    scheduler = Scheduler(hot_fraction=0.3)
+    scheduler.serve(prompt(1, 150))
+    scheduler.prime(prompt(2, 60), 0)
+    hot, _ = scheduler.tree.pools()
+    assert hot.donated_size > 0
+    scheduler.settle()
+    cached = sum(len(n.key) for n in scheduler.nodes())
+    assert cached == 150 + 60
+
+
+def test_a_reused_request_id_hides_no_live_row() -> None:
+    """A client that drops its stream and retries under the same id has two live rows."""
+    scheduler = Scheduler(admission="on_share")
+    first = scheduler.serve(prompt(1, 60))
+    second = scheduler.serve([*prompt(9, 10), 3])
+    second.rid = first.rid
+    scheduler.done(second)
+    scheduler.serve([*prompt(1, 60), 7])
+    assert scheduler.tree.counters.rows_rewritten == 2
+
+
+def test_a_long_chain_below_a_slab_is_dropped_whole() -> None:
+    """A conversation of a thousand turns is deeper than Python's stack."""
+    scheduler = Scheduler()
+    scheduler.done(scheduler.serve(prompt(1, 40)))
+    node = scheduler.nodes()[0]
+    insert = scheduler.tree.insert
+    for turn in range(1, 60):
+        key = RadixKey(Request("turn", [*prompt(1, 40), *range(turn)]).origin_input_ids)
+        slots = scheduler.tree.token_to_kv_pool_allocator.alloc(1)
+        insert(InsertParams(key=key, value=torch.cat([_values(node, turn), slots])))
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 40)
+    try:
+        scheduler.tree._drop_subtree(node)
+    finally:
+        sys.setrecursionlimit(limit)
+    scheduler.check()
+    assert scheduler.nodes() == []
+
+
+def test_waiting_is_no_reuse() -> None:
+    """A request that is looked up in every round counts as one hit (failure kind 10)."""
+    scheduler = Scheduler()
+    scheduler.done(scheduler.serve(prompt(1, 40)))
+    waiting = Request("waiting", prompt(1, 60))
+    for _ in range(100):
+        key = RadixKey(waiting.origin_input_ids)
+        scheduler.tree.match_prefix(MatchPrefixParams(key=key, req=waiting))
+    assert [n.hits for n in scheduler.nodes()] == [1]
+
+
 def test_an_unlocked_slab_gives_way_to_a_new_one() -> None:
     """LRU release of slabs whose reference count is zero (§3.2); a locked one stays."""
     scheduler = Scheduler(hot_fraction=0.4)
@@ -213,7 +270,7 @@ def test_keys_around_a_page(page_size: int, off_by: int) -> None:
         scheduler.done(scheduler.serve(prompt(1, length)))
     cached = sum(len(n.key) for n in scheduler.nodes())
     assert cached == length // page_size * page_size
-    scheduler.flush()
+    scheduler.flush(0)
     scheduler.serve(prompt(1, length))
 
 
@@ -274,11 +331,20 @@ def test_pins_beyond_the_budget_are_refused_and_come_back_after_a_flush() -> Non
     assert "over the pin budget" in pins.as_dicts()[1]["error"]
     scheduler.done(scheduler.serve(prompt(1, 40)))
     scheduler.settle()
-    scheduler.flush()
+    scheduler.flush(0)
     assert not pins.as_dicts()[0]["pinned"]
     scheduler.done(scheduler.serve(prompt(1, 40)))
     scheduler.settle()
     assert pins.as_dicts()[0]["pinned"]
+
+
+def _values(node: Any, turn: int) -> Any:
+    """The slots of the path from ``node`` down its chain of one-token nodes."""
+    values = [node.value]
+    for _ in range(turn - 1):
+        node = next(iter(node.children.values()))
+        values.append(node.value)
+    return torch.cat(values)
 
 
 def _path(req: Request) -> list[Any]:

@@ -44,6 +44,9 @@ CAPACITY = 256
 CONTEXT = 160
 ROWS = 8
 ALPHABET = st.integers(1, 3)
+LONG_PROMPTS = st.lists(st.integers(1, 2), min_size=20, max_size=90) | st.lists(
+    st.integers(1, 50), min_size=20, max_size=120
+)
 PROMPTS = st.lists(ALPHABET, min_size=1, max_size=60)
 
 
@@ -120,19 +123,20 @@ class TreeMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.serial = 0
+        self.pinned = 0
         self.prefilling: list[Request] = []
         self.decoding: list[Request] = []
 
     @initialize(
         page_size=st.sampled_from([1, 4, 16]),
-        admission=st.sampled_from(["eager", "on_share"]),
+        admission=st.sampled_from(["eager", "on_share", "pinned"]),
         eviction=st.sampled_from(["lru", "hotness"]),
         hot_fraction=st.sampled_from([0.0, 0.1, 0.3, 0.6]),
         min_tokens=st.sampled_from([4, 16]),
     )
     def start(self, page_size: int, **choices: Any) -> None:
         self.page = page_size
-        self.tree = make_tree(page_size, GraniKVConfig(checks=True, **choices))
+        self.tree = make_tree(page_size, GraniKVConfig(checks=True, pin_budget=0.6, **choices))
         self.planner: Planner | None = None
 
     met: ClassVar[Counter[str]] = Counter()
@@ -149,19 +153,42 @@ class TreeMachine(RuleBasedStateMachine):
         """A request arrives, often behind the prompt of another, and prefills its first chunk."""
         if not self._pool().free:
             return
-        self.serial += 1
-        known = [*self.prefilling, *self.decoding]
-        if again and known:
-            prompt = (list(known[self.serial % len(known)].origin_input_ids) + prompt)[:90]
-        req = Request(f"r{self.serial}", prompt)
-        found = self.tree.match_prefix(
-            MatchPrefixParams(key=RadixKey(req.origin_input_ids, limit=len(prompt) - 1), req=req)
-        )
-        req.prefix_indices, req.last_node = found.device_indices, found.last_device_node
-        req.cache_protected_len = len(req.prefix_indices)
-        self.tree.inc_lock_ref(req.last_node)
+        req = self._request(prompt, again)
         if not self._extend([req], [chunk]):
             self.tree.dec_lock_ref(req.last_node)
+
+    @rule(prompt=LONG_PROMPTS, again=st.integers(0, 3), chunk=st.sampled_from([16, 64, 160]))
+    def arrive_long(self, prompt: list[int], again: int, chunk: int) -> None:
+        """A prompt that can be longer than HOT, or than COLD's own half."""
+        self.arrive(prompt, again, chunk)
+
+    @rule(prompt=LONG_PROMPTS, again=st.integers(0, 3))
+    def prime(self, prompt: list[int], again: int) -> None:
+        """A request that ends with its prefill: it is finished without ever being unfinished."""
+        if not self._pool().free:
+            return
+        req = self._request(prompt, again)
+        if not self._room(len(req.origin_input_ids) + self.page):
+            self.tree.dec_lock_ref(req.last_node)
+            return
+        self._fill(req, len(req.origin_input_ids))
+        self._forward([req], decode=False)
+        self._release(req, insert=True)
+
+    @rule(prompt=LONG_PROMPTS)
+    def pin(self, prompt: list[int]) -> None:
+        """A prefix is declared, often one that is in use."""
+        if len(self.tree.pins.as_dicts()) < 4:
+            self.pinned += 1
+            known = [*self.prefilling, *self.decoding]
+            tokens = known[0].origin_input_ids if known else array("q", prompt)
+            self.tree.pins.declare(self.pinned, tokens, None)
+            self.tree.pins.arm()
+
+    @rule(back=st.integers(0, 4))
+    def unpin(self, back: int) -> None:
+        """A declared prefix is released."""
+        self.tree.pins.release(self.pinned - back)
 
     @rule(chunk=st.sampled_from([8, 16, 64]))
     @precondition(lambda self: self.prefilling)
@@ -202,10 +229,12 @@ class TreeMachine(RuleBasedStateMachine):
         gained = self.tree.token_to_kv_pool_allocator.available_size() - before
         assert gained >= min(tokens, promised)
 
-    @rule()
+    @rule(sure=st.integers(0, 7))
     @precondition(lambda self: not self.prefilling and not self.decoding)
-    def flush(self) -> None:
-        """All caches are emptied, as the engine does it when idle."""
+    def flush(self, sure: int) -> None:
+        """All caches are emptied, as the engine does it when idle; seldom, to keep a history."""
+        if sure:
+            return
         self.tree.reset()
         self.tree.token_to_kv_pool_allocator.clear()
 
@@ -262,6 +291,29 @@ class TreeMachine(RuleBasedStateMachine):
 
     # -- how the engine does it ----------------------------------------------------------------
 
+    def _request(self, prompt: list[int], again: int) -> Request:
+        """A request that has been matched and locked, as the engine admits one."""
+        self.serial += 1
+        known = [*self.prefilling, *self.decoding]
+        if again and known:
+            prompt = (list(known[self.serial % len(known)].origin_input_ids) + prompt)[:90]
+        req = Request(f"r{self.serial}", prompt)
+        key = RadixKey(req.origin_input_ids, limit=len(prompt) - 1)
+        found = self.tree.match_prefix(MatchPrefixParams(key=key, req=req))
+        req.prefix_indices, req.last_node = found.device_indices, found.last_device_node
+        req.cache_protected_len = len(req.prefix_indices)
+        self.tree.inc_lock_ref(req.last_node)
+        return req
+
+    def _fill(self, req: Request, stop: int) -> None:
+        """A row for the request, its cached slots in it, and slots up to ``stop``."""
+        if req.req_pool_idx is None:
+            req.req_pool_idx = self._pool().free.pop()
+        cached = len(req.prefix_indices)
+        self._pool().write((req.req_pool_idx, slice(0, cached)), req.prefix_indices)
+        req.filled = cached
+        self._grow(req, stop)
+
     def _extend(self, batch: list[Request], chunks: list[int]) -> bool:
         """Allocate, write rows, run the forward, insert; whether there was room."""
         stops = [
@@ -271,12 +323,7 @@ class TreeMachine(RuleBasedStateMachine):
         if not self._room(sum(stops) + len(batch) * self.page):
             return False
         for req, stop in zip(batch, stops, strict=True):
-            if req.req_pool_idx is None:
-                req.req_pool_idx = self._pool().free.pop()
-            row, cached = req.req_pool_idx, len(req.prefix_indices)
-            self._pool().write((row, slice(0, cached)), req.prefix_indices)
-            req.filled = cached
-            self._grow(req, stop)
+            self._fill(req, stop)
         self._forward(batch, decode=False)
         for req in batch:
             unfinished = req.filled < len(req.origin_input_ids)
@@ -344,7 +391,7 @@ def test_thousands_of_moves_lose_no_slot_and_meet_every_event() -> None:
     run_state_machine_as_test(
         TreeMachine,
         settings=settings(
-            max_examples=150,
+            max_examples=200,
             stateful_step_count=50,
             deadline=None,
             derandomize=True,

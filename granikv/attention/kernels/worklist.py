@@ -35,7 +35,8 @@ _ITEM_BLOCKS = 1
 """What taking up an item costs beside its tokens, in blocks (queries, first tiles, results)."""
 _LEAST_BLOCKS = 2
 """No cut leaves fewer blocks than this on either side."""
-_GANGS = (4, 2)
+_GANGS: tuple[int, ...] = ()
+"""Sizes of gangs to try, the largest first. None yet: a gang has not been run on a GPU."""
 _GANG_WASTE = 1 / 32
 """A gang may leave this part of its programs' time unused, for want of tiles in the last column."""
 

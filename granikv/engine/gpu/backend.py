@@ -96,6 +96,7 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
         plan = self.runtime.plan_for(rows)
         covered = sum(len(s.rows) * s.length for s in plan.segments)
         fits = tokens - covered <= self._room
+        self.runtime.overflowed += not fits
         self.variant = self.runtime.choose(rows, plan) if fits else PAGED
         if self.variant == DENSE:
             self._prepare(plan, forward_batch, tokens)
@@ -127,6 +128,8 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
                 q, k, v, layer, forward_batch, save_kv_cache, **options
             )
             return served
+        if options:
+            raise RuntimeError(f"dense attention has no {', '.join(options)}; use the stock engine")
         pool, rows = self.token_to_kv_pool, q.shape[0]
         if save_kv_cache:
             pool.set_kv_buffer(layer, KVWriteLoc(forward_batch.out_cache_loc, None), k, v)
