@@ -33,17 +33,22 @@ def activate() -> None:
 
 def end_process(message: str) -> NoReturn:
     """One line on standard error, and no server."""
-    print(f"granikv: {message}", file=sys.stderr, flush=True)
+    _say(message)
     raise SystemExit(1)
 
 
 def end_engine(message: str) -> NoReturn:
     """The same from inside a scheduler: the launcher, which holds the other ranks, must go too.
 
-    SIGQUIT is how the engine's own schedulers tell it.
+    SIGQUIT is how the engine's own schedulers tell it; it may end this process at once.
     """
+    _say(message)
     os.kill(os.getppid(), signal.SIGQUIT)
-    end_process(message)
+    raise SystemExit(1)
+
+
+def _say(message: str) -> None:
+    print(f"granikv: {message}", file=sys.stderr, flush=True)
 
 
 @contextmanager
