@@ -106,7 +106,7 @@ def _ratio(source: CellSource, point: Point, metric: Metric) -> float:
 
 def _draw_map(axes: Axes, one: Map, colours: ScalarMappable) -> None:
     axes.imshow(
-        np.ma.masked_invalid(one.ratios),
+        one.ratios,
         cmap=colours.get_cmap(),
         norm=NORM,
         origin="lower",
