@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import signal
 from pathlib import Path
 
 _HAS_TORCH = importlib.util.find_spec("torch") is not None

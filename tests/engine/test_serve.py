@@ -158,7 +158,7 @@ def test_a_part_that_cannot_be_built_ends_the_server(
     lines = [line for line in log.read_text().splitlines() if line.startswith("granikv: ")]
     assert len(lines) == 1, log.read_text()[-3000:]
     assert "broken for this test" in lines[0]
-    assert not [p for p in psutil.process_iter() if _same_group(p, process.pid)]
+    assert_nothing_left(process.pid)
 
 
 def assert_refused(command: list[str], said: str, tmp_path: Path) -> None:
@@ -170,8 +170,15 @@ def assert_refused(command: list[str], said: str, tmp_path: Path) -> None:
     assert len(lines) == 1, log.read_text()[-3000:]
     assert said in lines[0]
     assert "Traceback" not in log.read_text()
-    left = [p for p in psutil.process_iter() if _same_group(p, process.pid)]
-    assert not left
+    assert_nothing_left(process.pid)
+
+
+def assert_nothing_left(leader: int) -> None:
+    """Every process that the command started is gone, or is within moments."""
+    deadline = time.monotonic() + 15
+    while left := [p for p in psutil.process_iter() if _same_group(p, leader)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
 
 
 def _same_group(candidate: psutil.Process, leader: int) -> bool:
