@@ -11,6 +11,10 @@ _NEEDS_TORCH = re.compile(
     re.MULTILINE,
 )
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts background jobs so, and the programs under test would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Skip collecting a test file that imports torch when there is none."""
