@@ -1,4 +1,4 @@
-"""Where torch is not installed (``make check``), leave out the test files that need it."""
+"""What holds for every test: nothing needs torch where there is none, and SIGINT interrupts."""
 
 import importlib.util
 import re
