@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import NamedTuple
 
-SGLANG = "0.5.17"
+from granikv.engine.refusals import SGLANG_VERSION
+
 _MEMORY_GIB = 4
 _DISK_GIB = 5
 
@@ -92,7 +93,11 @@ def _engine() -> Finding:
     found = _version("sglang")
     if found is None:
         return Finding("SGLang", "not installed", "run `make setup`")
-    remedy = "" if found == SGLANG else f"GraniKV extends {SGLANG} only; run `make setup`"
+    remedy = (
+        ""
+        if found == SGLANG_VERSION
+        else f"GraniKV extends {SGLANG_VERSION} only; run `make setup`"
+    )
     return Finding("SGLang", found, remedy)
 
 

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from granikv.config import AUTO, GRANIKV, SGLANG_CASCADE, ConfigError, GraniKVConfig
+from granikv.config import GRANIKV, SGLANG_CASCADE, ConfigError, GraniKVConfig
 
 DECODE_BACKEND = "granikv"
 RADIX_BACKEND = "granikv"
@@ -98,11 +98,6 @@ def engine_arguments(config: GraniKVConfig, rest: Sequence[str]) -> list[str]:
             raise ConfigError(f"{flag} is GraniKV's to set; leave it out")
         arguments += [flag, value]
     return arguments
-
-
-def is_forced(config: GraniKVConfig) -> bool:
-    """Whether one backend is to serve every step."""
-    return config.backend != AUTO
 
 
 def _pairs(arguments: Sequence[str]) -> list[tuple[str, str]]:

@@ -25,6 +25,11 @@ class SglangAllocator:
         """Free slots."""
         return int(self._allocator.available_size())
 
+    def free_slots(self) -> torch.Tensor:
+        """Every free slot [free_size], on the device."""
+        pages = torch.cat((self._allocator.free_pages, self._allocator.release_pages))
+        return slots_of(pages, self._page)
+
     def reserve(self, length: int) -> int:
         """Take the first ``length`` slots of a fresh allocator; their base.
 
@@ -65,3 +70,9 @@ class SglangAllocator:
 
     def _inside(self, pages: torch.Tensor, slots: Range) -> torch.Tensor:
         return (pages >= slots.base // self._page) & (pages < slots.end // self._page)
+
+
+def slots_of(pages: torch.Tensor, page_size: int) -> torch.Tensor:
+    """All slots of the pages [n] -> [n * page_size], in order."""
+    offsets = torch.arange(page_size, dtype=pages.dtype, device=pages.device)
+    return (pages[:, None] * page_size + offsets).flatten()

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from granikv.engine.allocator import slots_of
 from granikv.pools import Range, check
 from granikv.prefix_index import Run, path_of
 
@@ -70,7 +71,7 @@ class Checks:
             cold_live += len(slots)
         for slots in hot.free_ranges():
             owners[slots.base : slots.end] += 1
-        owners[self._free_slots()] += 1
+        owners[tree.allocator.free_slots().cpu()] += 1
         wrong = torch.nonzero(owners != 1).flatten().tolist()
         if wrong:
             raise AccountingError(
@@ -117,18 +118,13 @@ class Checks:
             stack.extend(node.children.values())
             yield node
 
-    def _free_slots(self) -> torch.Tensor:
-        allocator, page = self._tree.token_to_kv_pool_allocator, self._tree.page_size
-        pages = torch.cat((allocator.free_pages, allocator.release_pages)).cpu()
-        return _slots_of(pages, page)
-
     def _uncached(self, request: Any) -> torch.Tensor:
         """Slots that the request holds beyond the tree, its last page whole."""
         page, start = self._tree.page_size, request.cache_protected_len
         stop = request.kv.kv_allocated_len
         row = self._tree.req_to_token_pool.req_to_token[request.req_pool_idx, start:stop].cpu()
         pages = torch.unique(row.long() // page)
-        return _slots_of(pages, page)
+        return slots_of(pages, page)
 
     def _row_matches_tree(self, request: Any) -> None:
         path = path_of(request.last_node)
@@ -138,11 +134,6 @@ class Checks:
         row = self._tree.req_to_token_pool.req_to_token[request.req_pool_idx, : len(slots)]
         if not torch.equal(row.to(slots.dtype), slots):
             raise AccountingError(f"row of request {request.rid} differs from its path in the tree")
-
-
-def _slots_of(pages: torch.Tensor, page_size: int) -> torch.Tensor:
-    """All slots of the pages, in order."""
-    return (pages[:, None] * page_size + torch.arange(page_size)).flatten()
 
 
 def _is_range(slots: torch.Tensor, base: int) -> bool:

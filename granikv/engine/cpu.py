@@ -7,7 +7,6 @@ system measured here, stock included, gets the same stand-in there, and only the
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import torch
 
@@ -86,7 +85,7 @@ def torch_paged_allocator() -> type:
     return TorchPagedAllocator
 
 
-def install(_: Any = None) -> None:
+def install() -> None:
     """All stand-ins; nothing happens where SGLang runs on a GPU."""
     if on_cpu_engine():
         install_paged_allocator()

@@ -233,10 +233,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
 
     def _place_on_loans(self, hot: HotPool, cold: ColdPool, run: Run) -> int | None:
         """Place the run where HOT has lent space that is free, or held by stale nodes only."""
-        allocator = self.token_to_kv_pool_allocator
-        pages = torch.cat((allocator.free_pages, allocator.release_pages))
-        free = (pages[:, None] * self.page_size + self._page_offsets(pages)).flatten()
-        loans, nodes = reclaimable(hot, free, self._stale_nodes())
+        loans, nodes = reclaimable(hot, self.allocator.free_slots(), self._stale_nodes())
         if not loans or not self._could_fit(hot, run.length, loans):
             return None
         for node in nodes:
@@ -244,9 +241,6 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
                 self._drop_subtree(node)
         self._take_back(hot, cold)
         return hot.alloc(run.length, run.prefer)
-
-    def _page_offsets(self, pages: torch.Tensor) -> torch.Tensor:
-        return torch.arange(self.page_size, device=pages.device, dtype=pages.dtype)
 
     def _stale_nodes(self) -> list[Any]:
         """COLD nodes that no live request reads and none came back for."""
