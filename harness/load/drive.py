@@ -34,12 +34,14 @@ class Outcome:
     """What a load gave.
 
     requests: the log (harness.store.REQUEST_COLUMNS). loop_lag_s: how late the client's own event
-    loop woke, sampled every HEARTBEAT_S. died: the server went away in mid-run.
+    loop woke, sampled every HEARTBEAT_S. died: the server went away in mid-run. start: the reading
+    of `harness.client.now` at the log's time 0, for telemetry.
     """
 
     requests: pd.DataFrame
     loop_lag_s: list[float] = field(default_factory=list)
     died: bool = False
+    start: float = float("nan")
 
 
 def drive(
@@ -80,7 +82,7 @@ class _Driver:
         for index, reply in self._replies.items():
             reply.parse()
             self._rows[index].update(_answered(reply, self._start))
-        return Outcome(frame(self._rows), self._lags, died)
+        return Outcome(frame(self._rows), self._lags, died, self._start)
 
     def _elapsed(self) -> float:
         return now() - self._start
