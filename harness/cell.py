@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from harness import cache, environment, metrics, server, snapshot, store, validation
 from harness.errors import HarnessError, ServerError
 from harness.load.drive import Options, Outcome, drive
 from harness.plan import CellPlan
 from harness.server import RunningServer, StartOptions
+from harness.servers import compilation
 from harness.store import Cell
 from harness.systems.base import ServerInfo
 from workloads.request import Request
@@ -93,6 +98,7 @@ class _Measurement:
         self.client: dict[str, Any] = {}
         self.server: dict[str, Any] = {"hash": plan.server.hash}
         self.log = store.frame([])
+        self.frames: dict[str, pd.DataFrame] = {}
         self.trace: str | None = None
 
     def run(self) -> None:
@@ -128,7 +134,8 @@ class _Measurement:
         self._note("cache_s", began)
         before = running.info()
         began = time.monotonic()
-        outcome = self._drive(running, plan.workload.requests, plan.load.permits)
+        with self._window(running):
+            outcome = self._drive(running, plan.workload.requests, plan.load.permits)
         self._note("load_s", began)
         self.log = outcome.requests
         if outcome.died:
@@ -137,6 +144,15 @@ class _Measurement:
         if self.server["state"] is not None:
             layout = snapshot.take(running, plan.workload, plan.load.permits)
             self.server["layout"] = _public_state(layout)
+
+    @contextmanager
+    def _window(self, running: RunningServer) -> Iterator[None]:
+        """The measured window: what watches or records the load does so around this and no more."""
+        on_gpu = self.plan.config["hardware"]["device"] != "cpu"
+        caches = compilation.caches_of({**os.environ, **self.plan.server.environment})
+        with compilation.watch(running.log, caches if on_gpu else ()) as compiled:
+            yield
+        self.reasons += compiled.reasons
 
     def _options(self, permits: int | None, due_when_permitted: bool) -> Options:
         client = self.plan.config["client"]
@@ -238,7 +254,7 @@ class _Measurement:
             "seconds": self.seconds,
         }
         texts = {} if self.trace is None else {"traceback.txt": self.trace}
-        cell = store.write(plan.root, record, self.log, texts)
+        cell = store.write(plan.root, record, self.log, texts, self.frames)
         if cell.valid:
             logger.info("%s: %.0f output tok/s", plan.title, cell.metrics["output_tok_s"])
         else:

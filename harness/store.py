@@ -1,4 +1,4 @@
-"""Cells on disk: `results/runs/<id>/{cell.json, requests.parquet}`, written all at once.
+"""Cells on disk: `results/runs/<id>/{cell.json, requests.parquet, ...}`, written all at once.
 
 `load_cells(root)` gives every cell, valid or not, with the reasons. Tables and figures read nothing
 else.
@@ -79,12 +79,20 @@ class Cell:
     @cached_property
     def requests(self) -> pd.DataFrame:
         """One row a request (REQUEST_COLUMNS). Raises HarnessError if the file is another's."""
-        path = self.directory / "requests.parquet"
+        return self._table("requests", self.record["requests_sha256"])
+
+    def frame(self, name: str) -> pd.DataFrame | None:
+        """A further table that was stored with the cell (`write`), or None. Raises HarnessError."""
+        digest = self.record.get("frames_sha256", {}).get(name)
+        return None if digest is None else self._table(name, digest)
+
+    def _table(self, name: str, sha256: str) -> pd.DataFrame:
+        path = self.directory / f"{name}.parquet"
         try:
             data = path.read_bytes()
         except OSError as error:
             raise HarnessError(f"cell {self.id} has no {path.name}: {error.strerror}") from None
-        if hashlib.sha256(data).hexdigest() != self.record["requests_sha256"]:
+        if hashlib.sha256(data).hexdigest() != sha256:
             raise HarnessError(f"cell {self.id}: {path.name} was changed; measure it again")
         return pd.read_parquet(path)
 
@@ -162,22 +170,31 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def write(
-    root: Path, record: Mapping[str, Any], log: pd.DataFrame, texts: Mapping[str, str] | None = None
+    root: Path,
+    record: Mapping[str, Any],
+    log: pd.DataFrame,
+    texts: Mapping[str, str] | None = None,
+    frames: Mapping[str, pd.DataFrame] | None = None,
 ) -> Cell:
     """Store one cell: the whole directory appears at once, or not at all.
 
-    `record` is cell.json without `schema_version` and `requests_sha256`; `texts` are further files
-    by name. An earlier cell of the same id moves to `rejected/`. Raises HarnessError when the disk
-    does not take it.
+    `record` is cell.json without `schema_version` and the hashes; `texts` are further files by
+    name, `frames` further tables by the name under which `Cell.frame` gives them back. An earlier
+    cell of the same id moves to `rejected/`. Raises HarnessError when the disk does not take it.
     """
     target = runs(root) / str(record["id"])
     beside: Path | None = None
     try:
         runs(root).mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=runs(root)))
-        log.to_parquet(beside / "requests.parquet", compression="zstd", index=False)
-        digest = hashlib.sha256((beside / "requests.parquet").read_bytes()).hexdigest()
-        full = {**record, "schema_version": SCHEMA_VERSION, "requests_sha256": digest}
+        full = {
+            **record,
+            "schema_version": SCHEMA_VERSION,
+            "requests_sha256": _write_table(beside, "requests", log),
+            "frames_sha256": {
+                name: _write_table(beside, name, frame) for name, frame in (frames or {}).items()
+            },
+        }
         for name, text in (texts or {}).items():
             (beside / name).write_text(text, encoding="utf-8")
         write_json(beside / "cell.json", full)
@@ -191,6 +208,13 @@ def write(
     cell = read(target)
     assert cell is not None
     return cell
+
+
+def _write_table(directory: Path, name: str, table: pd.DataFrame) -> str:
+    """Write a table; the SHA-256 of its file."""
+    path = directory / f"{name}.parquet"
+    table.to_parquet(path, compression="zstd", index=False)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _set_aside(root: Path, target: Path) -> None:

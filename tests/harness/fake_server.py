@@ -158,6 +158,8 @@ async def _generate(fake: Fake, request: web.Request) -> web.StreamResponse:
     if struck and "die_after" in faults and index >= faults["die_after"]:
         print("RuntimeError: out of memory, so to speak", flush=True)
         os._exit(9)
+    if struck and "log" in faults:
+        print(faults["log"], flush=True)
     if struck and "status" in faults:
         return web.Response(status=faults["status"], text="no such luck")
     cached = fake.cached(prompt) + faults.get("dirty", 0)

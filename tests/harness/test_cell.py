@@ -105,6 +105,12 @@ def test_a_cache_that_is_not_empty_before_priming_is_noticed(run_cell: RunCell) 
     assert "5 tokens were still cached" in cell.reasons[0]
 
 
+def test_compiling_inside_the_window_makes_the_cell_invalid(run_cell: RunCell) -> None:
+    cell = run_cell(log="Capturing batches (bs=24 avail_mem=18.55 GB)", every=32)
+    assert not cell.valid
+    assert "compiled inside the measured window: CUDA graph capture" in cell.reasons[0]
+
+
 def test_a_silent_fallback_to_stock_fails_the_cell(run_cell: RunCell) -> None:
     cell = run_cell("system=granikv", stock=True)
     assert not cell.valid

@@ -113,6 +113,19 @@ def test_requests_of_another_cell_are_refused(tmp_path: Path, log: pd.DataFrame)
         _ = store.load_cells(tmp_path)[0].requests
 
 
+def test_further_tables_are_stored_with_the_cell(tmp_path: Path, log: pd.DataFrame) -> None:
+    telemetry = pd.DataFrame({"at_s": [0.0, 0.1], "power_w": [70.0, 71.5]})
+    store.write(tmp_path, record(), log, frames={"telemetry": telemetry})
+    (cell,) = store.load_cells(tmp_path)
+    read = cell.frame("telemetry")
+    assert read is not None
+    pd.testing.assert_frame_equal(read, telemetry)
+    assert cell.frame("kernels") is None
+    (cell.directory / "telemetry.parquet").write_bytes(b"other")
+    with pytest.raises(HarnessError, match=r"telemetry\.parquet was changed"):
+        cell.frame("telemetry")
+
+
 def test_a_cell_of_another_schema_is_left_out(
     tmp_path: Path, log: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
