@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,29 +92,34 @@ def drive(shared_dir: Path, model: Path) -> Driver:
         scenarios: list[str] | None = None,
         mutant: str = "",
         refused: int | None = None,
+        teacher: dict[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> Run:
         job = {
             "engine": {"model_path": str(model), **ENGINE, **engine},
             "granikv": granikv,
-            "scenarios": scenarios or list(SCENARIOS),
+            "scenarios": list(SCENARIOS) if scenarios is None else scenarios,
             "refused": refused,
+            "teacher": teacher,
         }
         job_path, out_path = shared_dir / f"{name}.job.json", shared_dir / f"{name}.out.json"
         log_path = shared_dir / f"{name}.log"
         job_path.write_text(json.dumps(job))
-        environment = {**os.environ, **CPU_ENVIRONMENT, "GRANIKV_TEST_MUTANT": mutant}
+        own = {**os.environ, **CPU_ENVIRONMENT, "GRANIKV_TEST_MUTANT": mutant}
         if engine.get("device", "cpu") != "cpu":
-            del environment["SGLANG_USE_CPU_ENGINE"]
+            del own["SGLANG_USE_CPU_ENGINE"]
+        if engine.get("dtype", "float32") == "float32" and engine.get("device") == "cuda":
             # SGLang's Triton kernels multiply float32 in TF32 unless Triton is told otherwise.
-            environment |= {"GRANIKV_TEST_NATIVE_OPS": "1", "TRITON_F32_DEFAULT": "ieee"}
+            own |= {"GRANIKV_TEST_NATIVE_OPS": "1", "TRITON_F32_DEFAULT": "ieee"}
         if not mutant:
-            environment |= BUSY_CHECKS
+            own |= BUSY_CHECKS
+        own |= environment or {}
         command = [sys.executable, "-m", "tests.engine.drive", str(job_path), str(out_path)]
         with log_path.open("w") as log:
             returncode = subprocess.run(
                 command,
                 cwd=REPOSITORY,
-                env=environment,
+                env=own,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 timeout=RUN_LIMIT_S,

@@ -15,11 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.engine import mutants, native_ops
+from tests.engine import forced, mutants, native_ops, recorder
 from tests.engine.scenarios import LONG_SCENARIOS, SCENARIOS, Asker
 
 native_ops.apply()
 mutants.apply(os.environ.get("GRANIKV_TEST_MUTANT", ""))
+recorder.apply()
 
 
 def start(job: dict[str, Any]) -> Any:
@@ -53,6 +54,9 @@ def main(job_path: str, out_path: str) -> None:
             ask.run(asyncio.sleep(0.3))
             results[name] = {"answers": answers, "state": storage_state(engine)}
             print(f"{time.strftime('%H:%M:%S')} {name}: {len(answers)} answers", flush=True)
+        if job.get("teacher") is not None:
+            answers = forced.decode(engine, job["teacher"])
+            results["forced"] = {"answers": answers, "state": storage_state(engine)}
         if job.get("refused") is not None:
             results["refused"] = refused(ask, job["refused"])
     finally:

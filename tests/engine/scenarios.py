@@ -206,7 +206,27 @@ def soak(ask: Asker) -> Answers:
     return ask.run(all_of_them())
 
 
-LONG_SCENARIOS = {"soak": soak}
+def parade(ask: Asker) -> Answers:
+    """Requests come and go all the time, 12 in flight, so that most steps have a new composition.
+
+    Some 2,000 decode steps; six prefixes, four of them nested in one another.
+    """
+    nest = tokens("parade", 40)
+    heads = [nest + tokens("role", 24 * i) for i in range(4)] + [tokens(f"p{i}", 90) for i in "ab"]
+    gate = asyncio.Semaphore(12)
+
+    async def one(number: int) -> Tokens:
+        prompt = heads[number * 5 % 6] + tokens(f"g{number}", 1 + number % 9)
+        async with gate:
+            return await ask.one(prompt, 24 + number * 7 % 37)
+
+    async def all_of_them() -> Answers:
+        return list(await asyncio.gather(*[one(i) for i in range(640)]))
+
+    return ask.run(all_of_them())
+
+
+LONG_SCENARIOS = {"soak": soak, "parade": parade}
 """Asked only by name."""
 
 SCENARIOS: dict[str, Callable[[Asker], Answers]] = {
