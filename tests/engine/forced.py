@@ -1,4 +1,4 @@
-"""Teacher-forced decoding: an engine is made to take given tokens and says what it would have taken.
+"""Teacher-forced decoding: an engine takes given tokens and says what it would have taken.
 
 In bf16 two attention kernels round differently, so free greedy runs drift apart at the first near
 tie. With the same tokens forced on both, every step compares the same question.
@@ -7,6 +7,7 @@ tie. With the same tokens forced on both, every step compares the same question.
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -38,10 +39,12 @@ class Force(CustomLogitProcessor):
         for row, params in enumerate(custom_param_list):
             step = params["step"]
             params["step"] = step + 1
+            if step == NEW_TOKENS:
+                continue  # under overlap one step more is run, and thrown away
             given = params["tokens"]
             token = given[step] if given else indices[row][0]
             entry = [params["row"], step, indices[row][0], *values[row], float(logits[row, token])]
-            with open(params["log"], "a") as log:
+            with Path(params["log"]).open("a") as log:
                 log.write(" ".join(map(str, entry)) + "\n")
             logits[row] = -torch.inf
             logits[row, token] = 0.0
@@ -49,7 +52,7 @@ class Force(CustomLogitProcessor):
 
 
 def decode(engine: Any, job: dict[str, Any]) -> list[Tokens]:
-    """Decode PROMPTS together, forced to `job["tokens"]` (empty: free); lines go to `job["log"]`."""
+    """Decode PROMPTS together, forced to `job["tokens"]` (free if empty); logs to `job["log"]`."""
 
     async def one(row: int) -> Tokens:
         given = job["tokens"][row] if job["tokens"] else []
