@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from granikv.admission import ADMISSION_POLICIES
+from granikv.dispatch import RULES
 from granikv.eviction import EVICTION_POLICIES
 
 ENVIRONMENT_VARIABLE = "GRANIKV_CONFIG"
@@ -42,6 +43,8 @@ class GraniKVConfig:
         min_tokens: L_min, the shortest slab in tokens.
         eviction: which unlocked slab or cached suffix goes first.
         backend: `auto` dispatches every step; a name forces that backend.
+        rule: how `auto` dispatches: `saturation` (the paper's) or `cost`; `auto` takes the cost
+            model where the hardware profile has one.
         hardware: a hardware profile's name or file; empty: found by the device.
         pin_budget: slots that declared prefixes may hold, as a fraction of HOT.
         control_token: the secret with which this server's own HTTP process declares pins.
@@ -54,6 +57,7 @@ class GraniKVConfig:
     min_tokens: int = 128
     eviction: str = "lru"
     backend: str = AUTO
+    rule: str = AUTO
     hardware: str = ""
     pin_budget: float = 0.5
     control_token: str = ""
@@ -64,6 +68,7 @@ class GraniKVConfig:
         _one_of("--granikv-admission", self.admission, ADMISSION_POLICIES)
         _one_of("--granikv-eviction", self.eviction, EVICTION_POLICIES)
         _one_of("--granikv-backend", self.backend, BACKENDS)
+        _one_of("--granikv-rule", self.rule, RULES)
         if self.system == SGLANG_CASCADE and self.backend not in ("cascade", "paged"):
             raise ConfigError(
                 f"--sglang-cascade has no slabs for {self.backend}; leave --granikv-backend out"

@@ -39,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     add("--granikv-min-tokens", type=int, help="shortest slab, in tokens")
     add("--granikv-eviction", help="lru or hotness")
     add("--granikv-backend", help="auto, dense, cascade, paged or contiguous_unshared")
+    add("--granikv-rule", help="how auto chooses: auto, saturation or cost")
     add("--granikv-hardware", help="hardware profile: a name or a file")
     add("--granikv-pin-budget", type=float, help="part of HOT that pinned prefixes may hold")
     add("--granikv-checks", action="store_true", default=None, help="audit every step (slow)")

@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from granikv.cost import CostModel
+
 DEVICES = ("cpu", "cuda")
 _PACKAGE = Path(__file__).parent
 _SHIPPED = (_PACKAGE / "profiles", _PACKAGE.parent / "conf" / "hardware")
@@ -36,6 +38,7 @@ class HardwareProfile:
         peak_tflops: matrix-product ceiling, TFLOP/s; None where it was not measured.
         bandwidth_gbps: memory bandwidth ceiling, GB/s; None likewise.
         m_sat: saturation threshold M_sat in rows of a product (§3.6); None where it was not fitted.
+        cost: what a step takes by each backend; None where it was not fitted.
         server_args, server_env: what an engine's server needs on this device, whatever it serves.
     """
 
@@ -46,6 +49,7 @@ class HardwareProfile:
     peak_tflops: float | None = None
     bandwidth_gbps: float | None = None
     m_sat: int | None = None
+    cost: CostModel | None = None
     server_args: tuple[str, ...] = ()
     server_env: Mapping[str, str] = field(default_factory=dict)
 
@@ -59,6 +63,16 @@ class HardwareProfile:
             )
         return self.m_sat
 
+    def cost_or_raise(self) -> CostModel:
+        """The cost model. Raises ProfileError where it was never fitted on this hardware."""
+        if self.cost is None:
+            raise ProfileError(
+                f"hardware profile {self.name!r} has no cost model: run `granikv calibrate "
+                f"--device {self.device} --out FILE` on this machine and give FILE to "
+                "--granikv-hardware"
+            )
+        return self.cost
+
     def document(self) -> dict[str, Any]:
         """The profile as its YAML file holds it."""
         return {
@@ -70,7 +84,10 @@ class HardwareProfile:
                 "peak_tflops": self.peak_tflops,
                 "bandwidth_gbps": self.bandwidth_gbps,
             },
-            "dispatch": {"m_sat": self.m_sat},
+            "dispatch": {
+                "m_sat": self.m_sat,
+                **({"cost": self.cost.document()} if self.cost else {}),
+            },
             "server": {"args": list(self.server_args), "env": dict(self.server_env)},
         }
 
@@ -154,9 +171,17 @@ def _parse(document: object) -> HardwareProfile:
         peak_tflops=_positive(_required(ceilings, "peak_tflops"), "ceilings.peak_tflops"),
         bandwidth_gbps=_positive(_required(ceilings, "bandwidth_gbps"), "ceilings.bandwidth_gbps"),
         m_sat=_threshold(_required(dispatch, "m_sat")),
+        cost=_cost(dispatch.get("cost")),
         server_args=tuple(str(argument) for argument in arguments),
         server_env=_texts(server.get("env", {}), "server.env"),
     )
+
+
+def _cost(value: object) -> CostModel | None:
+    try:
+        return None if value is None else CostModel.parse(value)
+    except ValueError as error:
+        raise ProfileError(f"dispatch.cost: {error}") from None
 
 
 def _mapping(value: object, where: str) -> Mapping[str, Any]:

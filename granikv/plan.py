@@ -14,7 +14,7 @@ Pure Python, host data only: no device is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -90,6 +90,43 @@ class DecodePlan:
     def shared_tokens(self) -> int:
         """Tokens that are read once instead of once a row."""
         return sum(s.length for s in self.segments)
+
+    @property
+    def covered(self) -> int:
+        """(row, token) pairs that segments hold."""
+        return sum(len(s.rows) * s.length for s in self.segments)
+
+    def without(self, dropped: Collection[int]) -> DecodePlan:
+        """The same step with some segments (by their place) read page by page by their rows.
+
+        Rows whose paged ranges are one object keep one object between them.
+        """
+        gone = [segment for place, segment in enumerate(self.segments) if place in dropped]
+        kept = [segment for place, segment in enumerate(self.segments) if place not in dropped]
+        paged = list(self.paged)
+        for segment in filter(_holds_tokens, gone):
+            widened: dict[int, tuple[PagedRange, ...]] = {}
+            for row in segment.rows:
+                ranges = paged[row]
+                if id(ranges) not in widened:
+                    widened[id(ranges)] = _with_range(ranges, segment)
+                paged[row] = widened[id(ranges)]
+        return DecodePlan(self.rows, tuple(kept), tuple(paged))
+
+
+def _holds_tokens(segment: Segment) -> bool:
+    return segment.length > 0
+
+
+def _with_range(ranges: tuple[PagedRange, ...], segment: Segment) -> tuple[PagedRange, ...]:
+    """The ranges and the segment's, which meets none of them; joined where they touch."""
+    joined: list[PagedRange] = []
+    for reached in sorted((*ranges, PagedRange(segment.p0, segment.p0 + segment.length))):
+        if joined and joined[-1].stop == reached.start:
+            joined[-1] = PagedRange(joined[-1].start, reached.stop)
+        else:
+            joined.append(reached)
+    return tuple(joined)
 
 
 class CommonPrefixPlanner:

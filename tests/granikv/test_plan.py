@@ -190,3 +190,50 @@ def test_distinct_prefixes_leave_the_batch_wide_level_empty() -> None:
     tree = Tree()
     rows = [tree.add(tree.root, 64) for _ in range(4)]
     assert CommonPrefixPlanner().plan(rows).segments == ()
+
+
+def test_a_dropped_segment_is_read_by_its_rows() -> None:
+    nested = (PagedRange(0, 8), PagedRange(72, None))
+    ended = (PagedRange(8, None),)
+    plan = DecodePlan(
+        4,
+        (Segment(50, 0, 8, (1, 2)), Segment(90, 8, 64, (0, 3)), Segment(400, 8, 0, (0,))),
+        (nested, ended, ended, nested),
+    )
+    dropped = plan.without((1,))
+    assert dropped.segments == (plan.segments[0], plan.segments[2])
+    assert dropped.paged == ((PagedRange(0, None),), ended, ended, (PagedRange(0, None),))
+    assert dropped.paged[0] is dropped.paged[3], "rows that shared their ranges still do"
+    assert plan.without((0, 1, 2)) == DecodePlan(4, (), ((PagedRange(0, None),),) * 4)
+    assert plan.without(()) == plan
+    assert (plan.covered, dropped.covered) == (8 * 2 + 64 * 2, 16)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_token_is_still_read_once_whatever_is_dropped(seed: int) -> None:
+    draw = random.Random(seed)
+    tree = Tree()
+    nodes, base = [tree.root], 1
+    for _ in range(30):
+        tokens = draw.randint(1, 20)
+        hot = draw.random() < 0.5
+        nodes.append(tree.add(draw.choice(nodes), tokens, base if hot else None))
+        base += tokens + draw.randint(0, 1)
+    rows = [draw.choice(nodes) for _ in range(12)]
+    plan = Planner(tree.index).plan(rows)
+    places = range(len(plan.segments))
+    dropped = plan.without(draw.sample(places, draw.randint(0, len(places))))
+    for row, node in enumerate(rows):
+        length = 3
+        while node is not None:
+            length += node.tokens
+            node = node.parent
+        reads = [0] * length
+        for s in dropped.segments:
+            if row in s.rows:
+                for at in range(s.p0, s.p0 + s.length):
+                    reads[at] += 1
+        for start, stop in dropped.paged[row]:
+            for at in range(start, length if stop is None else stop):
+                reads[at] += 1
+        assert reads == [1] * length
