@@ -6,8 +6,10 @@ else.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +26,9 @@ from harness.errors import HarnessError
 from harness.files import write_json
 
 SCHEMA_VERSION = 1
+
+LOGS = "server-logs"
+"""Directory below runs/: one scrubbed log a server."""
 
 REQUEST_COLUMNS: dict[str, str] = {
     "index": "int64",
@@ -208,6 +213,24 @@ def write(
     cell = read(target)
     assert cell is not None
     return cell
+
+
+def keep_log(root: Path, name: str, text: str) -> str:
+    """Keep a server's log for all cells that it served; its path below `runs`.
+
+    A later cell of the same server writes it anew. Raises HarnessError when the disk does not take
+    it.
+    """
+    path = runs(root) / LOGS / f"{name}.log.gz"
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise HarnessError(f"log {name} not stored: {error.strerror or error}") from error
+    return str(path.relative_to(runs(root)))
 
 
 def _write_table(directory: Path, name: str, table: pd.DataFrame) -> str:
