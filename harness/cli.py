@@ -19,9 +19,8 @@ from omegaconf import DictConfig
 
 from harness import config as configuration
 from harness import hardware, server
-from harness.cell import measure
 from harness.errors import HarnessError
-from harness.plan import plan
+from harness.jobs import measure, plan
 from harness.servers import leases
 
 

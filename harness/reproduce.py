@@ -24,9 +24,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from harness import agreement, cli, figures, hardware, report, tables
 from harness import config as configuration
-from harness.cell import measure
 from harness.errors import HarnessError
-from harness.plan import CellPlan, plan
+from harness.jobs import Job, measure, plan
 from harness.store import Cell, load_cells
 
 logger = logging.getLogger("harness.reproduce")
@@ -111,7 +110,7 @@ def _measure(
     return _complaints(cells)
 
 
-def plan_all(profile: str, overrides: Sequence[str]) -> list[CellPlan]:
+def plan_all(profile: str, overrides: Sequence[str]) -> list[Job]:
     """The cells of this profile's experiments, those of one server next to each other."""
     device = configuration.compose_cell([f"hardware={profile}"])["hardware"]["device"]
     plans = [
@@ -125,7 +124,7 @@ def plan_all(profile: str, overrides: Sequence[str]) -> list[CellPlan]:
     return sorted(plans, key=lambda cell_plan: first[cell_plan.server.hash])
 
 
-def _run(plans: Sequence[CellPlan], console: Console) -> list[Cell]:
+def _run(plans: Sequence[Job], console: Console) -> list[Cell]:
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -96,9 +96,16 @@ def acquire(spec: ServerSpec, options: StartOptions) -> Iterator[RunningServer]:
 
     Raises ServerError: it does not start, dies, or its port is taken.
     """
+    with alone(spec):
+        yield _find(spec) or _start(spec, options)
+
+
+@contextmanager
+def alone(spec: ServerSpec) -> Iterator[None]:
+    """The device to oneself while the block runs, servers of other configurations ended."""
     with _device(spec):
         _stop_others(spec)
-        yield _find(spec) or _start(spec, options)
+        yield
 
 
 def release(root: Path) -> None:

@@ -74,6 +74,12 @@ def _times(name: str, factor: float) -> Callable[[CellLike], float | None]:
     return scaled
 
 
+def _metadata_us(cell: CellLike) -> float | None:
+    """The 99th percentiles of the two parts of one step, added."""
+    parts = [number(cell, name) for name in ("worklist_p99_s", "snapshot_p99_s")]
+    return 1e6 * sum(p for p in parts if p is not None) if None not in parts else None
+
+
 def _wrapper_share(cell: CellLike) -> float | None:
     cpu, step = number(cell, "dispatch_cpu_s"), number(cell, "step_wall_s")
     return None if cpu is None or not step else 100.0 * cpu / step
@@ -90,6 +96,10 @@ DERIVED: dict[str, Callable[[CellLike], float | None]] = {
     "kv_heads_per_rank": _kv_heads_per_rank,
     "dispatch_cpu_us": _times("dispatch_cpu_s", 1e6),
     "dispatch_step_pct": _wrapper_share,
+    "plan_changed_p99_us": _times("plan_changed_p99_s", 1e6),
+    "plan_unchanged_p99_us": _times("plan_unchanged_p99_s", 1e6),
+    "metadata_p99_us": _metadata_us,
+    "step_wall_us": _times("step_wall_s", 1e6),
     "alpha_pct": _times("share_prefix_attention", 100.0),
     "beta_pct": _times("share_nccl", 100.0),
     "gamma_pct": _times("share_host_gap", 100.0),

@@ -13,9 +13,11 @@ from typing import Any, TypeAlias
 import yaml
 
 from harness import paper
+from harness.analysis.cells import KERNEL
 
 CONF = paper.ROOT / "conf"
 GROUPS = ("system", "model", "workload", "load", "hardware")
+"""Always said. Further groups of `conf/config.yaml` are said where they are not its default."""
 WHOLE = frozenset({"hardware"})
 """Groups that are chosen and not changed: a profile is another file."""
 NOT_ASKED = frozenset({"output", "rerun", "hydra", "defaults"})
@@ -37,21 +39,37 @@ def _read(path: Path) -> dict[str, Any]:
 def command(config: Config) -> str | None:
     """`python -m harness ...` with every override; None where conf/ has no such group."""
     overrides: list[str] = []
-    for group in GROUPS:
+    further = _further()
+    for group in (*_groups(config), *(name for name in further if name in config)):
         wanted = config.get(group)
         if not isinstance(wanted, Mapping):
             return None
         choice = _choice(group, wanted)
         if choice is None:
             return None
-        overrides.append(f"{group}={choice}")
+        if choice != further.get(group):
+            overrides.append(f"{group}={choice}")
         if group not in WHOLE:
             base = _read(CONF / group / f"{choice}.yaml")
             overrides += _overrides(_changes((group,), base, wanted, config))
     defaults = {k: v for k, v in _read(CONF / "config.yaml").items() if k not in NOT_ASKED}
-    rest = {k: v for k, v in config.items() if k not in GROUPS and k not in NOT_ASKED}
+    asked = {*GROUPS, *further, *NOT_ASKED}
+    rest = {k: v for k, v in config.items() if k not in asked}
     overrides += _overrides(_changes((), defaults, rest, config))
     return " ".join(["python -m harness", *(shlex.quote(one) for one in overrides)])
+
+
+def _further() -> dict[str, str]:
+    """Groups beyond GROUPS, by the file that is chosen unless another is."""
+    chosen = [one for one in _read(CONF / "config.yaml")["defaults"] if isinstance(one, dict)]
+    return {k: v for one in chosen for k, v in one.items() if k not in GROUPS and v is not None}
+
+
+def _groups(config: Config) -> tuple[str, ...]:
+    """A benchmark has no load."""
+    workload = config.get("workload")
+    of_kernel = isinstance(workload, Mapping) and workload.get("kind") == KERNEL
+    return tuple(group for group in GROUPS if not (of_kernel and group == "load"))
 
 
 def _choice(group: str, wanted: Config) -> str | None:

@@ -174,6 +174,8 @@ def kernel(layout: str, read: str, *, system: str = "kernel") -> MadeUpCell:
     }
     if system == "granikv":
         metrics |= {"dense_launches_in_15_s": 90.0, "dispatch_cpu_s": 0.5e-6, "step_wall_s": 0.04}
+        metrics |= {"plan_changed_p99_s": 60e-6, "plan_unchanged_p99_s": 2e-6}
+        metrics |= {"worklist_p99_s": 80e-6, "snapshot_p99_s": 20e-6}
     return MadeUpCell(f"kernel-{system}-{layout}-{read}", config, metrics)
 
 

@@ -9,7 +9,8 @@ import yaml
 
 CONF = Path(__file__).parents[2] / "conf" / "workload"
 
-CONF_NAMES = sorted(path.stem for path in CONF.glob("*.yaml"))
+CONF_NAMES = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "kernel")
+"""A kernel is launched and not asked: it has no requests."""
 
 VOCAB_SIZE = 128_000
 

@@ -1,0 +1,137 @@
+"""Running a benchmark program, and storing one of its launches as a cell."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from harness import environment, server, store
+from harness.benches.plan import BenchPlan
+from harness.errors import HarnessError
+from harness.files import identity
+from harness.servers.spec import ServerSpec
+from harness.store import Cell
+
+logger = logging.getLogger(__name__)
+
+PROGRESS_S = 10.0
+_reports: dict[tuple[str, int], dict[str, Any]] = {}
+"""What this process has run: one run of a program holds every launch of a table, so a sweep runs
+it once a repetition."""
+
+
+def measure(plan: BenchPlan, rerun: bool = False) -> Cell:
+    """Measure one launch and store it, valid or not; a valid one that is there is returned instead.
+
+    Raises HarnessError when nothing can be stored.
+    """
+    with store.claim(plan.root, plan.id):
+        existing = None if rerun else store.find_valid(plan.root, plan.id)
+        if existing is not None:
+            logger.info("%s: measured already (%s)", plan.title, plan.id)
+            return existing
+        return _attempt(plan)
+
+
+def _attempt(plan: BenchPlan) -> Cell:
+    started, began = datetime.now(UTC), time.monotonic()
+    numbers: dict[str, float] = {}
+    found: dict[str, Any] = {}
+    logger.info("%s: measuring (%s)", plan.title, plan.id)
+    try:
+        report = _report(plan)
+        found = {name: value for name, value in report.items() if name != "records"}
+        found["record"] = plan.bench.pick(report, plan.config["workload"])
+        numbers = plan.bench.numbers(found["record"])
+        reasons = plan.bench.problems(found["record"])
+    except HarnessError as error:
+        reasons = [str(error)]
+    workload = plan.config["workload"]
+    cell = store.write(
+        plan.root,
+        {
+            "id": plan.id,
+            "config": plan.config,
+            "workload": {
+                "name": workload["name"],
+                "sha256": identity(workload),
+                "parameters": workload,
+                "provenance": {"requests": "none: random queries, keys and values"},
+            },
+            "environment": environment.describe(plan.server.python),
+            "valid": not reasons,
+            "reasons": reasons,
+            "metrics": numbers,
+            "server": {"program": plan.server.module, "arguments": list(plan.server.arguments)},
+            "bench": found,
+            "started": started.isoformat(timespec="seconds"),
+            "seconds": {"program_s": round(time.monotonic() - began, 3)},
+        },
+        store.frame([]),
+    )
+    if cell.valid:
+        logger.info("%s: %s", plan.title, _spoken(numbers))
+    else:
+        logger.error("%s: invalid: %s", plan.title, "; ".join(cell.reasons))
+    return cell
+
+
+def _spoken(numbers: Mapping[str, float]) -> str:
+    wall = numbers.get("kernel_wall_s")
+    return "measured" if wall is None else f"{wall * 1e6:,.1f} µs a launch"
+
+
+def _report(plan: BenchPlan) -> dict[str, Any]:
+    """The program's report, run alone on its device unless this process has it already."""
+    key = plan.server.hash, int(plan.config["repetition"])
+    if key not in _reports:
+        with server.alone(plan.server):
+            _reports[key] = _run(plan.server, plan.config["workload"]["timeout_s"])
+    return _reports[key]
+
+
+def _run(program: ServerSpec, timeout_s: float) -> dict[str, Any]:
+    path = os.pathsep.join(p for p in (str(server.REPOSITORY), os.environ.get("PYTHONPATH")) if p)
+    process = subprocess.Popen(
+        [program.python, "-m", program.module, *program.arguments],
+        env={**os.environ, "PYTHONPATH": path, **program.environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        out, err = _finish(process, program.module, timeout_s)
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode:
+        last = (err.strip() or "it said nothing").splitlines()[-1]
+        raise HarnessError(f"{program.module} failed: {last}")
+    with suppress(ValueError):
+        report = json.loads(out)
+        if isinstance(report, dict):
+            return report
+    raise HarnessError(f"{program.module} printed no JSON object")
+
+
+def _finish(process: subprocess.Popen[str], name: str, timeout_s: float) -> tuple[str, str]:
+    began = time.monotonic()
+    while True:
+        left = timeout_s - (time.monotonic() - began)
+        try:
+            return process.communicate(timeout=max(0.01, min(PROGRESS_S, left)))
+        except subprocess.TimeoutExpired:
+            passed = time.monotonic() - began
+            if passed >= timeout_s:
+                raise HarnessError(
+                    f"{name} was not done after {timeout_s:,.0f} s (workload.timeout_s)"
+                ) from None
+            logger.info("%s: still running after %.0f s", name, passed)

@@ -1,0 +1,203 @@
+"""Benchmark cells: one run of the program for a table, resumed, judged and stored as any cell."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import config, jobs, store
+from harness.analysis.cells import standing
+from harness.benches import run
+from harness.benches.dispatch import DispatchCost
+from harness.benches.kernels import PrefixKernels
+from harness.errors import HarnessError
+from harness.report.command import command
+from harness.store import Cell
+from harness.tables import registry
+from harness.tables.entries import Measured
+from harness.tables.sources import Sources
+
+WALL_US = {"HOT shared": 50.0, "HOT unshared": 400.0, "paged shared": 60.0, "paged unshared": 500.0}
+Measure = Callable[..., Cell]
+
+
+def record(launch: str, **changes: Any) -> dict[str, Any]:
+    layout, read = launch.split()
+    return {
+        "layout": layout,
+        "read": read,
+        "backend": "dense",
+        "rows": 256,
+        "prefix_length": 8192,
+        "q_heads": 32,
+        "kv_heads": 8,
+        "head_dim": 128,
+        "relative_error": 2e-3,
+        "kernel_wall_s": WALL_US[launch] * 1e-6,
+        "floor_flop_us": 43.5,
+    } | changes
+
+
+class Program:
+    """The program's directory: what it prints, and how often it ran."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.prints(record(launch) for launch in WALL_US)
+
+    def prints(self, records: Any) -> None:
+        report = {"bench": "kernels", "device": "made up", "records": list(records)}
+        (self.directory / "report.json").write_text(json.dumps(report))
+
+    @property
+    def runs(self) -> list[str]:
+        path = self.directory / "runs"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    monkeypatch.setattr(run, "_reports", {})
+    monkeypatch.setattr(PrefixKernels, "module", "tests.harness.benches.program")
+    (tmp_path / "program").mkdir()
+    return Program(tmp_path / "program")
+
+
+@pytest.fixture
+def measure(program: Program, tmp_path: Path) -> Measure:
+    def one(launch: str = "HOT shared", *overrides: str, rerun: bool = False) -> Cell:
+        layout, read = launch.split()
+        values = config.compose_cell(
+            [
+                "experiment=table05",
+                "hardware=h200",
+                f"output={tmp_path}",
+                f"+engine.environment.PROGRAM={program.directory}",
+                f"workload.layout={layout}",
+                f"workload.read={read}",
+                *overrides,
+            ]
+        )
+        return jobs.measure(jobs.plan(values), rerun)
+
+    return one
+
+
+def test_one_run_a_repetition_measures_the_whole_table(measure: Measure, program: Program) -> None:
+    sweep = itertools.product(range(2), WALL_US)
+    cells = [measure(launch, f"repetition={repetition}") for repetition, launch in sweep]
+    assert program.runs == ["--only table5 --seconds 2"] * 2
+    assert all(cell.valid for cell in cells)
+    assert len({cell.id for cell in cells}) == 8
+    table = registry.builders()[5](Sources.of([], cells))
+    entries = [table.entry(row, "shipped.speedup") for row in range(4)]
+    gains = [entry.estimate.value for entry in entries if isinstance(entry, Measured)]
+    assert gains == pytest.approx([10.0, 1.0, 1.25, 500 / 60])
+
+
+def test_a_measured_cell_is_not_measured_again(
+    measure: Measure, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = measure()
+    monkeypatch.setattr(run, "_reports", {})  # as another process
+    assert measure().id == first.id
+    assert len(program.runs) == 1
+    measure(rerun=True)
+    assert len(program.runs) == 2
+
+
+def test_what_a_cell_says_of_itself(measure: Measure, tmp_path: Path) -> None:
+    cell = measure("paged unshared", "repetition=1")
+    assert store.load_cells(tmp_path)[0].id == cell.id
+    at = standing(cell)
+    assert (at.system, at.kind, at.b, at.paper_lengths) == ("kernel", "kernel", 256, (8192,))
+    assert (at.layout, at.read, at.model) == ("paged", "unshared", "Llama-3.1-8B/TP=1")
+    assert cell.record["bench"]["device"] == "made up"
+    assert cell.record["bench"]["record"] == record("paged unshared")
+    assert cell.metrics == {"kernel_wall_s": 500e-6, "relative_error": 2e-3}
+    assert cell.requests.empty
+    assert str(tmp_path) not in (cell.directory / "cell.json").read_text()
+    again = command(cell.config)
+    assert again == (
+        "python -m harness system=kernel model=llama31_8b workload=kernel workload.layout=paged "
+        "workload.read=unshared hardware=h200 repetition=1"
+    )
+    overrides = [*again.split()[3:], f"output={tmp_path}"]
+    values = config.compose_cell(overrides)
+    assert jobs.plan(values).config == cell.config
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"relative_error": 0.01}, "the kernel is wrong: relative error 0.01 > 0.006"),
+        ({"kernel_wall_s": 30e-6}, "30.0 µs is less than the arithmetic takes: 43.5 µs"),
+        ({"relative_error": float("nan")}, "gave no relative_error"),
+        ({"rows": 128}, "measured no launch of layout=HOT, read=shared"),
+    ],
+)
+def test_a_launch_that_must_not_be_used_is_kept_with_its_reason(
+    change: dict[str, Any], reason: str, measure: Measure, program: Program
+) -> None:
+    program.prints([record("HOT shared", **change)])
+    cell = measure()
+    assert not cell.valid
+    assert reason in cell.reasons[0]
+
+
+def test_a_program_that_fails_gives_its_last_words(measure: Measure, program: Program) -> None:
+    (program.directory / "fails").touch()
+    cell = measure()
+    assert cell.reasons == (
+        "tests.harness.benches.program failed: kernels: no CUDA device is usable here",
+    )
+    (program.directory / "fails").unlink()
+    assert measure().valid, "an invalid cell is measured again"
+
+
+def test_a_program_that_prints_something_else(measure: Measure, program: Program) -> None:
+    (program.directory / "report.json").write_text("nothing of use")
+    assert "printed no JSON object" in measure().reasons[0]
+
+
+def test_a_program_that_hangs_is_ended(measure: Measure, program: Program) -> None:
+    (program.directory / "hangs").touch()
+    assert "was not done after 1 s" in measure("HOT shared", "workload.timeout_s=1").reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("workload.bench=other",), "there are: kernels, dispatch_cost"),
+        (("system=granikv",), "workload.bench=kernels is of system=kernel, not of granikv"),
+    ],
+)
+def test_what_fits_no_benchmark_is_refused(
+    overrides: tuple[str, ...], message: str, measure: Measure, program: Program
+) -> None:
+    with pytest.raises(HarnessError, match=message):
+        measure("HOT shared", *overrides)
+    assert program.runs == []
+
+
+def test_the_threshold_is_the_profile_s() -> None:
+    values = config.compose_cell(["experiment=table17", "hardware=a100_40gb"])
+    arguments = " ".join(DispatchCost().arguments(values))
+    assert arguments.startswith("--device cuda --rows 256 --prefix-length 8192 --q-heads 32")
+    assert arguments.endswith("--layers 32 --m-sat 1024 --seconds 15")
+
+
+def test_table_17_on_the_cpu(tmp_path: Path) -> None:
+    """The real program, at a small size."""
+    pytest.importorskip("torch")
+    overrides = ["experiment=table17_cpu", "hardware=cpu", f"output={tmp_path}"]
+    cell = jobs.measure(jobs.plan(config.compose_cell([*overrides, "workload.seconds=0.05"])))
+    assert cell.valid, cell.reasons
+    table = registry.builders()[17](Sources.of([cell], []))
+    shown = [table.entry(row, "here.GraniKV") for row in range(len(table.rows))]
+    assert sum(isinstance(entry, Measured) for entry in shown) == 7, "no kernel, no work list"
