@@ -148,6 +148,7 @@ def _server(
         *model.arguments,
         *_engine_arguments(config),
         *system.arguments(hardware),
+        *(["--enable-metrics"] if config["telemetry"]["metrics_hz"] else []),
         *map(str, engine["arguments"]),
     ]
     environment = {**(served.get("env") or {}), **engine["environment"]}
@@ -165,7 +166,8 @@ def _server(
 def _identity(config: Mapping[str, Any], system: System, model: Model, workload: Workload) -> str:
     """Hash of all that decides the result; the workload counts by its tokens, not its options."""
     parts: dict[str, Any] = copy.deepcopy(dict(config))
-    for name in ("output", "rerun", "client", "workload"):
+    # Telemetry only watches; what it costs the server is said in conf/telemetry/.
+    for name in ("output", "rerun", "client", "workload", "telemetry"):
         del parts[name]
     for group, keys in NOT_IDENTITY.items():
         for key in keys:
