@@ -52,8 +52,8 @@ def ask(url: str, prompts: Sequence[Sequence[int]], timeout_s: float) -> list[Re
     """Send prompts one after the other for one token each. Raises ServerError for a failed one."""
 
     async def run() -> list[Reply]:
-        async with Client(url, timeout_s) as client:
-            return [await client.generate(body(list(prompt), 1)) for prompt in prompts]
+        client = Client(url, timeout_s)
+        return [await client.generate(body(list(prompt), 1)) for prompt in prompts]
 
     replies = asyncio.run(run())
     for reply in replies:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import math
@@ -10,19 +11,19 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
-import aiohttp
-
+from harness.errors import HarnessError
+from harness.http1 import Exchange, Response, post
 from harness.sse import EventBuffer
 
-READ_BUFFER_BYTES = 4 * 1024 * 1024
 NEVER = math.nan
 COMPLETE = ("length", "stop")
 DONE = b"[DONE]"
 
 
 def now() -> float:
-    """Seconds on the one monotonic clock of all measurements."""
+    """Seconds on the one monotonic clock of all measurements, the same in every process."""
     return time.perf_counter()
 
 
@@ -44,9 +45,9 @@ def body(input_ids: Sequence[int], max_new_tokens: int) -> bytes:
 class Reply:
     """What came back. Times are on the clock of `now`, NaN for never; counts are the server's own.
 
-    ended: the last read that brought anything, or the failure. error: empty for a complete reply.
-    reads: what came and when, until `parse`. chunk_at, chunk_tokens: arrival and number of new
-    tokens of each event that brought some.
+    ended: the last read of a reply that ended, else the failure. error: empty for a complete reply.
+    read_at, pieces: the bytes that came and when, until `parse`. chunk_at, chunk_tokens: arrival
+    and number of new tokens of each event that brought some.
     """
 
     status: int = 0
@@ -56,7 +57,8 @@ class Reply:
     cached_tokens: int = 0
     output_tokens: int = 0
     ended: float = NEVER
-    reads: list[tuple[float, bytes]] = field(default_factory=list)
+    read_at: list[float] = field(default_factory=list, repr=False)
+    pieces: list[bytes] = field(default_factory=list, repr=False)
     chunk_at: list[float] = field(default_factory=list)
     chunk_tokens: list[int] = field(default_factory=list)
     output_ids: list[int] = field(default_factory=list)
@@ -90,16 +92,21 @@ class Reply:
 
     def parse(self) -> None:
         """Understand what was read, and find what makes a finished reply a failure."""
-        events = EventBuffer()
+        response, events, text = Response(), EventBuffer(), b""
         try:
-            for at, chunk in self.reads:
-                for payload in events.feed(chunk):
+            for at, piece in zip(self.read_at, self.pieces, strict=True):
+                part = response.feed(piece)
+                if response.status != 200:
+                    text += part
+                    continue
+                for payload in events.feed(part):
                     if payload != DONE:
                         self._take(payload, at)
         except ValueError as error:
             self.error = self.error or f"unreadable reply: {error}"
-        self.reads.clear()
-        self._judge()
+        self.pieces.clear()
+        self.status = response.status
+        self._judge(text, response.complete)
 
     def _take(self, payload: bytes, at: float) -> None:
         """Add one event. Raises ValueError for one that is no JSON object."""
@@ -133,11 +140,15 @@ class Reply:
         """Note that the reply broke off now."""
         self.error, self.ended = error, now()
 
-    def _judge(self) -> None:
+    def _judge(self, text: bytes, complete: bool) -> None:
         if self.error:
             return
-        if self.status != 200:
-            self.error = f"status {self.status}"
+        if not self.status:
+            self.error = "connection failed: closed without an answer"
+        elif self.status != 200:
+            self.error = f"status {self.status}: {_message(text.decode('utf-8', 'replace'))}"
+        elif not complete:
+            self.error = "the stream ended early: the connection was closed"
         elif self.output_tokens == 0:
             self.error = "a reply without a token"
         elif not self.finish_reason:
@@ -155,25 +166,18 @@ def _message(error: Any) -> str:
 
 
 class Client:
-    """Requests to one server from one event loop; use as an asynchronous context manager."""
+    """Requests to one server over HTTP.
+
+    Every request has a connection of its own: none waits for another's, and none is sent into a
+    connection that the server is about to close for idleness.
+    """
 
     def __init__(self, url: str, request_timeout_s: float) -> None:
-        self._url = f"{url}/generate"
-        self._timeout = aiohttp.ClientTimeout(total=request_timeout_s)
-
-    async def __aenter__(self) -> Client:
-        # No limit on connections: a limit would be a queue inside the client.
-        connector = aiohttp.TCPConnector(limit=0, force_close=False, ttl_dns_cache=None)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            timeout=self._timeout,
-            read_bufsize=READ_BUFFER_BYTES,
-            trust_env=False,
-        )
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._session.close()
+        parts = urlsplit(url)
+        if parts.scheme != "http" or parts.hostname is None:
+            raise HarnessError(f"a server's address must be http://HOST:PORT, not {url!r}")
+        self._host, self._port = parts.hostname, parts.port or 80
+        self._timeout_s = request_timeout_s
 
     async def generate(self, message: bytes) -> Reply:
         """Send one body and read its stream to the end; failures are in the reply, never raised.
@@ -181,23 +185,22 @@ class Client:
         The reply is not parsed yet (`Reply.parse`): while others stream, that would make the reader
         late for them.
         """
-        reply = Reply()
+        exchange = Exchange(post(self._host, self._port, "/generate", message))
+        reply = Reply(read_at=exchange.read_at, pieces=exchange.pieces)
+        loop = asyncio.get_running_loop()
+        transport: asyncio.Transport | None = None
         try:
-            await self._stream(message, reply)
+            async with asyncio.timeout(self._timeout_s):
+                transport, _ = await loop.create_connection(
+                    lambda: exchange, self._host, self._port
+                )
+                await exchange.done
+            reply.ended = exchange.read_at[-1] if exchange.read_at else now()
         except TimeoutError:
             reply.fail("timed out (client.request_timeout_s)")
-        except aiohttp.ClientError as error:
+        except OSError as error:
             reply.fail(f"connection failed: {type(error).__name__}")
+        finally:
+            if transport is not None:
+                transport.abort()
         return reply
-
-    async def _stream(self, message: bytes, reply: Reply) -> None:
-        headers = {"Content-Type": "application/json"}
-        async with self._session.post(self._url, data=message, headers=headers) as response:
-            reply.status = response.status
-            if response.status != 200:
-                text = (await response.read()).decode("utf-8", "replace")
-                reply.fail(f"status {response.status}: {_message(text)}")
-                return
-            async for chunk in response.content.iter_any():
-                reply.ended = now()
-                reply.reads.append((reply.ended, chunk))

@@ -40,12 +40,12 @@ async def _watch(server: RunningServer, bodies: list[bytes]) -> dict[str, Any] |
     """The state with the most readers seen while the burst ran."""
     best: dict[str, Any] | None = None
     most = -1
-    async with Client(server.url, request_timeout_s=120.0) as client:
-        burst = [asyncio.create_task(client.generate(message)) for message in bodies]
-        while not all(task.done() for task in burst):
-            state = (await asyncio.to_thread(server.info)).granikv
-            readers = sum(node.get("readers", 0) for node in (state or {}).get("tree", ()))
-            if readers > most:
-                best, most = state, readers
-            await asyncio.sleep(POLL_S)
+    client = Client(server.url, request_timeout_s=120.0)
+    burst = [asyncio.create_task(client.generate(message)) for message in bodies]
+    while not all(task.done() for task in burst):
+        state = (await asyncio.to_thread(server.info)).granikv
+        readers = sum(node.get("readers", 0) for node in (state or {}).get("tree", ()))
+        if readers > most:
+            best, most = state, readers
+        await asyncio.sleep(POLL_S)
     return best

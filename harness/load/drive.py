@@ -74,11 +74,11 @@ class _Driver:
         self._start = 0.0
 
     async def run(self) -> Outcome:
-        async with Client(self._url, self._options.request_timeout_s) as client:
-            self._start = now() + LEAD_S
-            heart = asyncio.create_task(self._beat())
-            died = await self._until_done_or_dead(asyncio.create_task(self._send_all(client)))
-            heart.cancel()
+        client = Client(self._url, self._options.request_timeout_s)
+        self._start = now() + LEAD_S
+        heart = asyncio.create_task(self._beat())
+        died = await self._until_done_or_dead(asyncio.create_task(self._send_all(client)))
+        heart.cancel()
         for index, reply in self._replies.items():
             reply.parse()
             self._rows[index].update(_answered(reply, self._start))

@@ -13,6 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from harness.client import Client, Reply, body
+from harness.errors import HarnessError
+from harness.http1 import Response
 from harness.sse import EventBuffer
 from tests.harness.fake_server import Fake, application, arguments, tokens_of
 
@@ -20,11 +22,8 @@ PROMPT = [5, 6, 7, 8]
 
 
 async def served(app: web.Application, ask: Callable[[Client], Awaitable[Any]]) -> Any:
-    async with (
-        TestServer(app) as server,
-        Client(str(server.make_url("")).rstrip("/"), 10) as client,
-    ):
-        return await ask(client)
+    async with TestServer(app) as server:
+        return await ask(Client(str(server.make_url("")).rstrip("/"), 10))
 
 
 def reply_to(count: int = 6, timeout_s: float = 10, **faults: Any) -> Reply:
@@ -83,8 +82,7 @@ def test_a_failure_is_never_a_success(faults: dict[str, Any], error: str) -> Non
 
 def test_a_server_that_is_not_there() -> None:
     async def ask() -> Reply:
-        async with Client("http://127.0.0.1:9", 5) as client:
-            return await client.generate(body(PROMPT, 1))
+        return await Client("http://127.0.0.1:9", 5).generate(body(PROMPT, 1))
 
     reply = asyncio.run(ask())
     reply.parse()
@@ -96,10 +94,8 @@ def test_a_request_that_takes_too_long() -> None:
     fake = Fake(arguments([]), {"ttft_s": 30, "ignore_up_to": 0})
 
     async def run() -> Reply:
-        async with (
-            TestServer(application(fake)) as server,
-            Client(str(server.make_url("")).rstrip("/"), 0.3) as client,
-        ):
+        async with TestServer(application(fake)) as server:
+            client = Client(str(server.make_url("")).rstrip("/"), 0.3)
             return await client.generate(body(PROMPT, 1))
 
     reply = asyncio.run(run())
@@ -150,3 +146,67 @@ def test_a_long_line_in_small_pieces_costs_linear_time() -> None:
     (line,) = events.feed(b"\ndata: end\n")
     assert line == b"end"
     assert time.perf_counter() - began < 5
+
+
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"5\r\nhello\r\n7;x=y\r\n\r\nworld\r\n0\r\n\r\n"
+)
+PLAIN = b"HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nlate"
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "text"), [(CHUNKED, 200, b"hello\r\nworld"), (PLAIN, 503, b"late")]
+)
+def test_a_response_survives_any_cut(raw: bytes, status: int, text: bytes) -> None:
+    for size in range(1, len(raw) + 1):
+        response = Response()
+        pieces = [raw[i : i + size] for i in range(0, len(raw), size)]
+        assert b"".join(map(response.feed, pieces)) == text
+        assert (response.status, response.complete) == (status, True)
+
+
+@pytest.mark.parametrize("raw", [CHUNKED, PLAIN])
+def test_a_response_that_breaks_off_is_not_complete(raw: bytes) -> None:
+    for end in range(len(raw) - (5 if raw is CHUNKED else 0)):
+        response = Response()
+        response.feed(raw[:end])
+        assert not response.complete
+
+
+def raw_reply(raw: bytes) -> Reply:
+    """The reply to a server that writes these bytes and closes."""
+
+    async def run() -> Reply:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(raw)
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            return await Client(f"http://127.0.0.1:{port}", 10).generate(body(PROMPT, 1))
+
+    reply = asyncio.run(run())
+    reply.parse()
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("raw", "error"),
+    [
+        (b"", "connection failed: closed without an answer"),
+        (b"SSH-2.0-hello\r\n\r\n", "unreadable reply: not an HTTP/1 response"),
+        (CHUNKED[:-9], "the stream ended early: the connection was closed"),
+        (PLAIN, "status 503: late"),
+    ],
+)
+def test_a_broken_response_is_a_failure_in_words(raw: bytes, error: str) -> None:
+    assert raw_reply(raw).error == error
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(HarnessError, match="must be http://HOST:PORT"):
+        Client("unix:/tmp/x", 1)
