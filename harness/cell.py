@@ -20,11 +20,9 @@ from harness.errors import HarnessError, ServerError
 from harness.load.drive import Options, Outcome, drive
 from harness.plan import CellPlan
 from harness.server import RunningServer, StartOptions
-from harness.servers import compilation
+from harness.servers import compilation, scrub
 from harness.store import Cell
 from harness.systems.base import ServerInfo
-from harness.telemetry.watch import Recording, Target, watching
-from harness.telemetry.window import measured
 from workloads.request import Request
 
 logger = logging.getLogger(__name__)
@@ -72,20 +70,27 @@ def _attempt(plan: CellPlan) -> Cell:
     return measurement.store()
 
 
-def _without_directory(text: str) -> str:
-    """An absolute path reduced to its last part: directories are this machine's own."""
-    return Path(text).name if text.startswith("/") else text
-
-
 def _public_state(state: dict[str, Any] | None) -> dict[str, Any] | None:
     """GraniKV's state as it may be stored."""
     if state is None:
         return None
-    config = {
-        key: _without_directory(value) if isinstance(value, str) else value
-        for key, value in state.get("config", {}).items()
+    config = state.get("config", {})
+    texts = {name: value for name, value in config.items() if isinstance(value, str)}
+    return {**state, "config": {**config, **scrub.environment(texts)}}
+
+
+def _public_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as it may be stored."""
+    engine = config["engine"]
+    public = {
+        "arguments": scrub.arguments([str(argument) for argument in engine["arguments"]]),
+        "environment": scrub.environment(engine["environment"]),
     }
-    return {**state, "config": config}
+    return {**config, "engine": {**engine, **public}}
+
+
+def _written_since(path: Path, time: datetime) -> bool:
+    return path.stat().st_mtime >= time.timestamp()
 
 
 class _Measurement:
@@ -98,12 +103,12 @@ class _Measurement:
         self.seconds: dict[str, float] = {}
         self.cache: dict[str, Any] = {}
         self.client: dict[str, Any] = {}
-        self.server: dict[str, Any] = {"hash": plan.server.hash}
+        self.server: dict[str, Any] = {
+            "hash": plan.server.hash,
+            "arguments": scrub.arguments(plan.server.arguments),
+        }
         self.log = store.frame([])
         self.frames: dict[str, pd.DataFrame] = {}
-        self.recording = Recording()
-        self.telemetry: dict[str, Any] = {}
-        self.further_metrics: dict[str, float] = {}
         self.trace: str | None = None
 
     def run(self) -> None:
@@ -114,7 +119,6 @@ class _Measurement:
         with server.acquire(plan.server, start) as running:
             self._note("server_start_s", began)
             self.server["reused"] = running.reused
-            self.server["log"] = str(running.log.relative_to(plan.root))
             try:
                 self._serve(running)
             except ServerError:
@@ -143,7 +147,6 @@ class _Measurement:
             outcome = self._drive(running, plan.workload.requests, plan.load.permits)
         self._note("load_s", began)
         self.log = outcome.requests
-        self._keep_telemetry(outcome)
         if outcome.died:
             raise ServerError(running.death())
         self._judge(outcome, flushed, before, running.info())
@@ -156,25 +159,9 @@ class _Measurement:
         """The measured window: what watches or records the load does so around this and no more."""
         on_gpu = self.plan.config["hardware"]["device"] != "cpu"
         caches = compilation.caches_of({**os.environ, **self.plan.server.environment})
-        with (
-            compilation.watch(running.log, caches if on_gpu else ()) as compiled,
-            watching(self.plan.config["telemetry"], self._target(running)) as watch,
-        ):
+        with compilation.watch(running.log, caches if on_gpu else ()) as compiled:
             yield
-        self.recording = watch.recording
         self.reasons += compiled.reasons
-
-    def _target(self, running: RunningServer) -> Target:
-        config = self.plan.config
-        environment = {**os.environ, **self.plan.server.environment}
-        visible = environment.get("CUDA_VISIBLE_DEVICES")
-        return Target(running.url, config["hardware"]["device"], config["model"]["tp"], visible)
-
-    def _keep_telemetry(self, outcome: Outcome) -> None:
-        watched = measured(self.recording, outcome.start, outcome.requests)
-        self.frames["telemetry"] = watched.frame
-        self.further_metrics |= watched.metrics
-        self.telemetry = watched.record
 
     def _options(self, permits: int | None, due_when_permitted: bool) -> Options:
         client = self.plan.config["client"]
@@ -223,7 +210,6 @@ class _Measurement:
         plan = self.plan
         self.server |= {
             "facts": {name: after.argument(name) for name in SERVER_FACTS},
-            "arguments": self._public_arguments(),
             "counters_flushed": flushed.counters,
             "counters_before": before.counters,
             "state": _public_state(after.granikv),
@@ -242,9 +228,6 @@ class _Measurement:
         self.cache["hit_rate_designed"] = validation.designed_hit_rate(evidence)
         self.client["loop_lag_p99_ms"] = validation.loop_lag_ms(outcome.loop_lag_s)
 
-    def _public_arguments(self) -> list[str]:
-        return [_without_directory(argument) for argument in self.plan.server.arguments]
-
     def fail(self, error: Exception) -> None:
         """Mark the cell with what went wrong; an unforeseen error keeps its traceback."""
         self.reasons.append(" ".join(str(error).split()) or type(error).__name__)
@@ -252,12 +235,20 @@ class _Measurement:
             self.reasons[-1] = f"{type(error).__name__}: {self.reasons[-1]}"
         self.trace = "".join(traceback.format_exception(error))
 
+    def _keep_log(self) -> str | None:
+        """The log of the server that was used, or that did not start; None without one."""
+        logs = sorted(self.plan.server.directory.glob("server-*.log"))
+        if not logs or not (self.server.get("reused") or _written_since(logs[-1], self.started)):
+            return None
+        name = f"{self.plan.server.hash}-{logs[-1].stem.removeprefix('server-')}"
+        return store.keep_log(self.plan.root, name, scrub.excerpt(logs[-1]))
+
     def store(self) -> Cell:
         """Write the cell, valid or not."""
         plan = self.plan
         record: Mapping[str, Any] = {
             "id": plan.id,
-            "config": plan.config,
+            "config": _public_config(plan.config),
             "workload": {
                 "name": plan.workload.name,
                 "sha256": plan.workload.sha256,
@@ -267,16 +258,15 @@ class _Measurement:
             },
             "environment": environment.describe(plan.server.python),
             "valid": not self.reasons,
-            "reasons": self.reasons,
-            "metrics": metrics.compute(self.log) | self.further_metrics,
+            "reasons": [scrub.scrub(reason) for reason in self.reasons],
+            "metrics": metrics.compute(self.log),
             "cache": self.cache,
             "client": self.client,
-            "server": self.server,
-            "telemetry": self.telemetry,
+            "server": {**self.server, "log": self._keep_log()},
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": self.seconds,
         }
-        texts = {} if self.trace is None else {"traceback.txt": self.trace}
+        texts = {} if self.trace is None else {"traceback.txt": scrub.scrub(self.trace)}
         cell = store.write(plan.root, record, self.log, texts, self.frames)
         if cell.valid:
             logger.info("%s: %.0f output tok/s", plan.title, cell.metrics["output_tok_s"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -141,6 +142,37 @@ def test_no_path_of_this_machine_is_stored(run_cell: RunCell, shared_root: Path)
     faults = str(shared_root / "faults.json")  # only the tests' own variable may name one
     assert str(shared_root) not in text.replace(faults, "")
     assert "/somewhere" not in text
+
+
+def kept_log(cell: Cell) -> str:
+    path = cell.directory.parent / cell.record["server"]["log"]
+    return gzip.decompress(path.read_bytes()).decode()
+
+
+def test_the_servers_log_is_kept_scrubbed_once_for_all_its_cells(run_cell: RunCell) -> None:
+    nasty = "Receive: obj=GenerateReqInput(text='my diary') for /home/alice on GPU-12345678-1-1-1-1"
+    first = run_cell(log=f"{nasty}\nDecode batch, #running-req: 3", every=32)
+    again = run_cell("repetition=1")
+    assert first.record["server"]["log"] == again.record["server"]["log"]
+    text = kept_log(again)
+    assert "Decode batch, #running-req: 3" in text
+    for secret in ("diary", "alice"):
+        assert secret not in text
+
+
+def test_the_log_of_a_server_that_does_not_start_is_kept(run_cell: RunCell) -> None:
+    why = "ValueError: no such thing as /home/alice/model"
+    cell = run_cell("kv_budget=1234", refuse_start=why)
+    assert not cell.valid
+    assert "no such thing as <path>" in cell.reasons[0]
+    assert "ValueError: no such thing as <path>" in kept_log(cell)
+    assert "alice" not in (cell.directory / "traceback.txt").read_text()
+
+
+def test_no_key_is_stored(run_cell: RunCell) -> None:
+    cell = run_cell("+engine.environment.X_API_KEY=S3cr3t", "engine.arguments=[--api-key,S3cr3t]")
+    assert cell.valid, cell.reasons
+    assert "S3cr3t" not in (cell.directory / "cell.json").read_text()
 
 
 def test_a_valid_cell_is_not_measured_again(
