@@ -23,6 +23,8 @@ from harness.server import RunningServer, StartOptions
 from harness.servers import compilation, scrub
 from harness.store import Cell
 from harness.systems.base import ServerInfo
+from harness.telemetry.watch import Recording, Target, watching
+from harness.telemetry.window import measured
 from workloads.request import Request
 
 logger = logging.getLogger(__name__)
@@ -109,6 +111,9 @@ class _Measurement:
         }
         self.log = store.frame([])
         self.frames: dict[str, pd.DataFrame] = {}
+        self.recording = Recording()
+        self.telemetry: dict[str, Any] = {}
+        self.further_metrics: dict[str, float] = {}
         self.trace: str | None = None
 
     def run(self) -> None:
@@ -147,6 +152,7 @@ class _Measurement:
             outcome = self._drive(running, plan.workload.requests, plan.load.permits)
         self._note("load_s", began)
         self.log = outcome.requests
+        self._keep_telemetry(outcome)
         if outcome.died:
             raise ServerError(running.death())
         self._judge(outcome, flushed, before, running.info())
@@ -159,9 +165,25 @@ class _Measurement:
         """The measured window: what watches or records the load does so around this and no more."""
         on_gpu = self.plan.config["hardware"]["device"] != "cpu"
         caches = compilation.caches_of({**os.environ, **self.plan.server.environment})
-        with compilation.watch(running.log, caches if on_gpu else ()) as compiled:
+        with (
+            compilation.watch(running.log, caches if on_gpu else ()) as compiled,
+            watching(self.plan.config["telemetry"], self._target(running)) as watch,
+        ):
             yield
+        self.recording = watch.recording
         self.reasons += compiled.reasons
+
+    def _target(self, running: RunningServer) -> Target:
+        config = self.plan.config
+        environment = {**os.environ, **self.plan.server.environment}
+        visible = environment.get("CUDA_VISIBLE_DEVICES")
+        return Target(running.url, config["hardware"]["device"], config["model"]["tp"], visible)
+
+    def _keep_telemetry(self, outcome: Outcome) -> None:
+        watched = measured(self.recording, outcome.start, outcome.requests)
+        self.frames["telemetry"] = watched.frame
+        self.further_metrics |= watched.metrics
+        self.telemetry = watched.record
 
     def _options(self, permits: int | None, due_when_permitted: bool) -> Options:
         client = self.plan.config["client"]
@@ -259,10 +281,11 @@ class _Measurement:
             "environment": environment.describe(plan.server.python),
             "valid": not self.reasons,
             "reasons": [scrub.scrub(reason) for reason in self.reasons],
-            "metrics": metrics.compute(self.log),
+            "metrics": metrics.compute(self.log) | self.further_metrics,
             "cache": self.cache,
             "client": self.client,
             "server": {**self.server, "log": self._keep_log()},
+            "telemetry": self.telemetry,
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": self.seconds,
         }
