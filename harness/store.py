@@ -9,9 +9,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import logging
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +26,8 @@ from filelock import FileLock
 
 from harness.errors import HarnessError
 from harness.files import write_json
+
+logger = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 1
 
@@ -118,15 +122,36 @@ def runs(root: Path) -> Path:
 
 
 def read(directory: Path) -> Cell | None:
-    """The cell in one directory; None where there is none or one of another schema."""
+    """The cell in one directory; None where there is none or one of another schema.
+
+    Raises HarnessError for a damaged one.
+    """
+    record = _record(directory)
+    if record is None or record.get("schema_version") != SCHEMA_VERSION:
+        return None
+    try:
+        return _cell(record, directory)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(directory, f"{type(error).__name__} {error}") from None
+
+
+def _record(directory: Path) -> dict[str, Any] | None:
     try:
         record = json.loads((directory / "cell.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise HarnessError(f"{directory}/cell.json is damaged ({error}); remove it") from None
-    if record.get("schema_version") != SCHEMA_VERSION:
-        return None
+        raise _damaged(directory, str(error)) from None
+    if not isinstance(record, dict):
+        raise _damaged(directory, "not an object")
+    return record
+
+
+def _damaged(directory: Path, why: str) -> HarnessError:
+    return HarnessError(f"{directory}/cell.json is damaged ({why}); remove it")
+
+
+def _cell(record: dict[str, Any], directory: Path) -> Cell:
     metrics = {k: float("nan") if v is None else float(v) for k, v in record["metrics"].items()}
     server = record["server"]
     return Cell(
@@ -145,12 +170,33 @@ def read(directory: Path) -> Cell | None:
 
 
 def load_cells(root: Path) -> list[Cell]:
-    """Every cell under `root` (a results directory), valid or not, by id."""
+    """Every cell under `root` (a results directory), valid or not, by id.
+
+    Cells of another schema are left out, which the log says. Raises HarnessError for a damaged one.
+    """
     directory = runs(root)
     if not directory.is_dir():
         return []
-    found = (read(path) for path in sorted(directory.iterdir()) if not path.name.startswith("."))
-    return [cell for cell in found if cell is not None]
+    paths = [path for path in sorted(directory.iterdir()) if not path.name.startswith(".")]
+    cells = {path: read(path) for path in paths}
+    for line in _other_schemas([path for path, cell in cells.items() if cell is None]):
+        logger.warning("%s: %s", directory, line)
+    return [cell for cell in cells.values() if cell is not None]
+
+
+def _other_schemas(directories: Sequence[Path]) -> list[str]:
+    """What is left out for its schema, one line a version."""
+    records = [record for path in directories if (record := _record(path)) is not None]
+    counts = Counter(record.get("schema_version") for record in records)
+    return [
+        f"{count} cells of schema {version} are left out, this program reads {SCHEMA_VERSION}: "
+        + (
+            "they are newer, so update it"
+            if isinstance(version, int) and version > SCHEMA_VERSION
+            else "measure them again"
+        )
+        for version, count in sorted(counts.items(), key=lambda item: str(item[0]))
+    ]
 
 
 def find_valid(root: Path, cell_id: str) -> Cell | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +86,53 @@ def test_a_full_disk_leaves_nothing_and_harms_no_other_cell(
     assert [cell.id for cell in store.load_cells(tmp_path)] == ["other"]
 
 
+FULL = """
+import resource, sys
+from pathlib import Path
+from harness import store
+from harness.errors import HarnessError
+from tests.harness.test_store import record, request
+log = store.frame([request(i, [1.0 + t / 7 for t in range(2000)]) for i in range(20)])
+resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
+try:
+    store.write(Path(sys.argv[1]), record(), log)
+except HarnessError as error:
+    print(error)
+"""
+
+
+def test_a_disk_that_takes_half_a_file_leaves_nothing(tmp_path: Path, log: pd.DataFrame) -> None:
+    """The kernel itself refuses the rest of the file, as it does where a disk is full."""
+    store.write(tmp_path, record("other"), log)
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith("cell abc not stored: "), done.stderr
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["other"]
+    assert not store.load_cells(tmp_path)[0].requests.empty
+
+
+def test_a_log_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = tmp_path / "runs" / store.keep_log(tmp_path, "abc-1", "one")
+    first = kept.read_bytes()
+
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(HarnessError, match="log abc-1 not stored: No space left on device"):
+        store.keep_log(tmp_path, "abc-1", "two")
+    assert kept.read_bytes() == first
+    assert [path.name for path in kept.parent.iterdir()] == ["abc-1.log.gz"]
+    assert store.load_cells(tmp_path) == []
+
+
 def test_what_a_killed_program_left_is_no_cell(tmp_path: Path, log: pd.DataFrame) -> None:
     store.write(tmp_path, record("whole"), log)
     half = tmp_path / "runs" / ".abc.xyz"
@@ -126,12 +176,26 @@ def test_further_tables_are_stored_with_the_cell(tmp_path: Path, log: pd.DataFra
         cell.frame("telemetry")
 
 
-def test_a_cell_of_another_schema_is_left_out(
-    tmp_path: Path, log: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("version", "advice"), [(0, "measure them again"), (99, "they are newer, so update it")]
+)
+def test_cells_of_another_schema_are_left_out_and_that_is_said(
+    tmp_path: Path,
+    log: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    version: int,
+    advice: str,
 ) -> None:
-    store.write(tmp_path, record(), log)
-    monkeypatch.setattr(store, "SCHEMA_VERSION", store.SCHEMA_VERSION + 1)
-    assert store.load_cells(tmp_path) == []
+    store.write(tmp_path, record("ours"), log)
+    monkeypatch.setattr(store, "SCHEMA_VERSION", version)
+    store.write(tmp_path, record("a"), log)
+    store.write(tmp_path, record("b"), log)
+    monkeypatch.undo()
+    assert [cell.id for cell in store.load_cells(tmp_path)] == ["ours"]
+    assert store.find_valid(tmp_path, "a") is None
+    (line,) = caplog.messages
+    assert f"2 cells of schema {version} are left out, this program reads 1: {advice}" in line
 
 
 def test_a_damaged_cell_is_named(tmp_path: Path, log: pd.DataFrame) -> None:
@@ -139,6 +203,13 @@ def test_a_damaged_cell_is_named(tmp_path: Path, log: pd.DataFrame) -> None:
     (cell.directory / "cell.json").write_text("{")
     with pytest.raises(HarnessError, match=r"abc/cell\.json is damaged"):
         store.load_cells(tmp_path)
+    for text in ("[]", '{"schema_version": 1, "id": "abc"}'):
+        (cell.directory / "cell.json").write_text(text)
+        with pytest.raises(
+            HarnessError, match=r"abc/cell\.json is damaged .*; remove it"
+        ) as caught:
+            store.load_cells(tmp_path)
+        assert "\n" not in str(caught.value)
 
 
 def test_no_results_are_no_cells(tmp_path: Path) -> None:
