@@ -224,16 +224,17 @@ def test_every_token_is_still_read_once_whatever_is_dropped(seed: int) -> None:
     places = range(len(plan.segments))
     dropped = plan.without(draw.sample(places, draw.randint(0, len(places))))
     for row, node in enumerate(rows):
-        length = 3
-        while node is not None:
-            length += node.tokens
-            node = node.parent
+        length, above = 3, [node]
+        while above:
+            at = above.pop()
+            length += at.tokens
+            above += [at.parent] if at.parent is not None else []
         reads = [0] * length
         for s in dropped.segments:
             if row in s.rows:
-                for at in range(s.p0, s.p0 + s.length):
-                    reads[at] += 1
+                for position in range(s.p0, s.p0 + s.length):
+                    reads[position] += 1
         for start, stop in dropped.paged[row]:
-            for at in range(start, length if stop is None else stop):
-                reads[at] += 1
+            for position in range(start, length if stop is None else stop):
+                reads[position] += 1
         assert reads == [1] * length

@@ -1,0 +1,125 @@
+"""Fitting a device's cost coefficients to measured times (`granikv.cost`).
+
+Least squares over relative errors with no coefficient below zero: a coefficient is a time per byte
+or per operation, and a 10 µs step matters as much as a 1 ms step. Numbers in, numbers out: what was
+measured, and how, is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from granikv.cost import (
+    Geometry,
+    PagedChild,
+    PagedCost,
+    Reads,
+    Residuals,
+    SharedChild,
+    SharedCost,
+    SharedTerms,
+    Tile,
+)
+
+Floats = NDArray[np.float64]
+
+_BYTES, _PRODUCTS = 2, 3
+"""Columns of SharedCost of which only the larger term counts."""
+_STARTS = (0.25, 0.5, 0.75)
+"""Parts of the samples, those of fewest products a byte, that are first taken to be byte-bound."""
+_ROUNDS = 30
+_DIGITS = 5
+
+
+class Sample(NamedTuple):
+    """One measured step of one child.
+
+    weight: how much its error counts; more where children are close, since only there can an error
+    change the choice.
+    """
+
+    reads: Reads
+    geometry: Geometry
+    us: float
+    weight: float = 1.0
+
+
+def fit_paged(samples: Sequence[Sample]) -> PagedChild:
+    """Coefficients of a stock kernel. Raises ValueError without enough samples."""
+    rows = np.array([PagedCost.quantities(s.reads, s.geometry) for s in samples])
+    _enough(samples, len(PagedCost._fields))
+    cost = PagedCost(*_rounded(_solve(rows, samples)))
+    return PagedChild(
+        cost, _residuals([cost.microseconds(s.reads, s.geometry) for s in samples], samples)
+    )
+
+
+def fit_shared(samples: Sequence[Sample], tile: Tile) -> SharedChild:
+    """Coefficients of a sharing child. Raises ValueError without enough samples.
+
+    Which of bytes and products binds in a sample depends on the coefficients, so the two are
+    determined in turn until the assignment stands still; of all rounds the best is kept.
+    """
+    _enough(samples, len(SharedCost._fields))
+    rows = np.array(
+        [SharedTerms(s.reads, s.geometry, tile).quantities() for s in samples], dtype=np.float64
+    )
+    ratio = rows[:, _PRODUCTS] / np.maximum(rows[:, _BYTES], 1e-12)
+    best, least = None, np.inf
+    for quantile in _STARTS:
+        by_bytes = ratio <= np.quantile(ratio, quantile)
+        for _ in range(_ROUNDS):
+            binding = rows.copy()
+            binding[~by_bytes, _BYTES] = 0.0
+            binding[by_bytes, _PRODUCTS] = 0.0
+            cost = SharedCost(*_rounded(_solve(binding, samples)))
+            error = _loss([cost.combined(row) for row in rows], samples)
+            if error < least:
+                best, least = cost, error
+            larger = cost.slab_us_per_gb * rows[:, _BYTES] >= cost.us_per_gflop * rows[:, _PRODUCTS]
+            if (larger == by_bytes).all():
+                break
+            by_bytes = larger
+    assert best is not None
+    return SharedChild(best, tile, _residuals([best.combined(row) for row in rows], samples))
+
+
+def _solve(rows: Floats, samples: Sequence[Sample]) -> Floats:
+    weights = np.sqrt([s.weight for s in samples])
+    scaled = rows * (weights / np.array([s.us for s in samples]))[:, None]
+    norms = np.linalg.norm(scaled, axis=0)
+    norms[norms == 0] = 1.0
+    solution, _ = nnls(scaled / norms, weights)
+    return np.asarray(solution / norms, dtype=np.float64)
+
+
+def _errors(predicted: Sequence[float], samples: Sequence[Sample]) -> Floats:
+    errors: Floats = np.abs(np.array(predicted) / np.array([s.us for s in samples]) - 1)
+    return errors
+
+
+def _loss(predicted: Sequence[float], samples: Sequence[Sample]) -> float:
+    return float(np.array([s.weight for s in samples]) @ _errors(predicted, samples) ** 2)
+
+
+def _residuals(predicted: Sequence[float], samples: Sequence[Sample]) -> Residuals:
+    errors = _errors(predicted, samples)
+    median, p95, largest = (round(float(np.quantile(errors, q)), 4) for q in (0.5, 0.95, 1.0))
+    return Residuals(len(samples), median, p95, largest)
+
+
+def _rounded(values: Floats) -> list[float]:
+    """More digits than the measurements resolve, fewer than a float's."""
+    return [float(f"{value:.{_DIGITS}g}") for value in values]
+
+
+def _enough(samples: Sequence[Sample], coefficients: int) -> None:
+    if len(samples) < coefficients:
+        raise ValueError(
+            f"{len(samples)} measured steps cannot determine {coefficients} coefficients"
+        )
