@@ -124,7 +124,7 @@ def amdahl(sources: Sources) -> list[dict[str, Any]]:
 
 def _kernel_gain(source: CellSource) -> float | None:
     """s of this hardware: the paged kernel's wall time over the HOT one's; None without both."""
-    entry = table05.Speedup().entry(source, table05.point("HOT", "shared"))
+    entry = table05.SPEEDUP.entry(source, table05.point("HOT", "shared"))
     return entry.estimate.value if isinstance(entry, Measured) else None
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from harness.tables.comparison import Comparison, Row, system_label
-from harness.tables.entries import Entry, Kind, Measured
-from harness.tables.metrics import BASELINES, GPU_ONLY, NOT_CPU
-from harness.tables.numbers import Point, Source
-from harness.tables.printed import PaperSource
-from harness.tables.sources import CellSource
+from harness.tables.computed import Computed
+from harness.tables.entries import Kind, Measured
+from harness.tables.metrics import BASELINES, GPU_ONLY
+from harness.tables.numbers import Point
+from harness.tables.sources import CellSource, Runs
 from harness.tables.table import Column
 
 CATEGORIES = {
@@ -27,38 +25,27 @@ B, L_P = 256, 8192
 PROBE = "kineto"
 
 
-@dataclass(frozen=True)
-class KernelTime:
-    """Kernel time of the row's category: in the whole window, or for each decode step."""
+def _in_window(source: CellSource, point: Point) -> Measured:
+    """Kernel time of the category that is the point's case, in the whole traced window."""
+    return source.mean(_runs(source, point))
 
-    key: str
-    title: str
-    kind: Kind
-    per_step: bool = False
-    systems: frozenset[str] | None = None
-    only: frozenset[str] | None = NOT_CPU
 
-    def entry(self, source: Source, point: Point) -> Entry:
-        """The category is the point's case."""
-        if isinstance(source, PaperSource):
-            return source.printed(point, "kernel_ms")
-        assert isinstance(source, CellSource)
-        return source.compute(lambda: self._measured(source, point))
+def _per_step(source: CellSource, point: Point) -> Measured:
+    steps = {name: value for value, name in source.runs(point, "profile_steps")}
+    runs = [(value / steps[name], name) for value, name in _runs(source, point) if steps.get(name)]
+    if not runs:
+        raise LookupError("the traced cells do not say how many decode steps they hold")
+    return source.mean(runs)
 
-    def _measured(self, source: CellSource, point: Point) -> Measured:
-        assert point.case is not None
-        runs = source.runs(point, f"kernel_ms_{CATEGORIES[point.case]}")
-        if self.per_step:
-            steps = {name: value for value, name in source.runs(point, "profile_steps")}
-            runs = [(value / steps[name], name) for value, name in runs if steps.get(name)]
-        if not runs:
-            raise LookupError("the traced cells do not say how many decode steps they hold")
-        return source.mean(runs)
+
+def _runs(source: CellSource, point: Point) -> Runs:
+    assert point.case is not None
+    return source.runs(point, f"kernel_ms_{CATEGORIES[point.case]}")
 
 
 TIMES = (
-    KernelTime("kernel_ms", "Kernel time (ms)", Kind.MILLISECONDS),
-    KernelTime("kernel_ms_per_step", "per step (ms)", Kind.MILLISECONDS, True, only=GPU_ONLY),
+    Computed("kernel_ms", "Kernel time (ms)", Kind.MILLISECONDS, _in_window),
+    Computed("kernel_ms_per_step", "per step (ms)", Kind.MILLISECONDS, _per_step, only=GPU_ONLY),
 )
 
 

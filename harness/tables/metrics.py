@@ -7,6 +7,7 @@ from dataclasses import replace
 from harness.tables.entries import Kind
 from harness.tables.numbers import Metric
 
+PAPER_ONLY = frozenset({"paper"})
 MEASURED_ONLY = frozenset({"measured", "functional"})
 FUNCTIONAL_ONLY = frozenset({"functional"})
 GPU_ONLY = frozenset({"measured"})

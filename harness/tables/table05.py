@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from harness import paper
 from harness.analysis.cells import KERNEL
 from harness.tables.comparison import Comparison, Row
-from harness.tables.entries import Entry, Kind
-from harness.tables.metrics import NOT_CPU
-from harness.tables.numbers import Metric, Point, Source
-from harness.tables.printed import PaperSource
+from harness.tables.computed import Computed
+from harness.tables.entries import Kind, Measured
+from harness.tables.numbers import Metric, Point
 from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table
 
@@ -34,27 +31,13 @@ def point(layout: str, read: str) -> Point:
 BASELINE = point("paged", "unshared")
 
 
-@dataclass(frozen=True)
-class Speedup:
-    """How many times faster than the paged kernel in which each row reads for itself."""
+def _speedup(source: CellSource, point: Point) -> Measured:
+    wall = "kernel_wall_us"
+    return source.ratio(source.runs(BASELINE, wall), source.runs(point, wall))
 
-    key: str = "speedup"
-    title: str = "× paged"
-    kind: Kind = Kind.RATIO
-    systems: frozenset[str] | None = None
-    only: frozenset[str] | None = NOT_CPU
 
-    def entry(self, source: Source, point: Point) -> Entry:
-        """Ratio of wall times, the paged kernel's on top."""
-        if isinstance(source, PaperSource):
-            return source.printed(point, self.key)
-        assert isinstance(source, CellSource)
-        return source.compute(
-            lambda: source.ratio(
-                source.runs(BASELINE, "kernel_wall_us"), source.runs(point, "kernel_wall_us")
-            )
-        )
-
+SPEEDUP = Computed("speedup", "× paged", Kind.RATIO, _speedup)
+"""How many times faster than the paged kernel in which each row reads for itself."""
 
 TABLE = Comparison(
     number=5,
@@ -64,7 +47,7 @@ TABLE = Comparison(
     metrics=(
         Metric("kernel_wall_us", "Wall (µs)", Kind.MICROSECONDS),
         Metric("kernel_modelled_gb_s", "K+V read (GB/s)", Kind.BANDWIDTH, printed_as="hbm_gb_s"),
-        Speedup(),
+        SPEEDUP,
     ),
     rows=[
         Row({"storage": storage, "read": read}, point(*key))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from harness import paper
 from harness.analysis import statistics
 from harness.tables.comparison import Comparison, Row
-from harness.tables.entries import Entry, Kind, Measured
-from harness.tables.metrics import NOT_CPU
-from harness.tables.numbers import Metric, Point, Source
-from harness.tables.printed import PaperSource
+from harness.tables.computed import Computed
+from harness.tables.entries import Kind, Measured
+from harness.tables.numbers import Metric, Point
 from harness.tables.sources import CellSource, Sources, ids
 from harness.tables.table import Column, Table
 
@@ -18,29 +17,16 @@ BS = (256, 512, 1024)
 L_P = 16384
 
 
-@dataclass(frozen=True)
-class Peak:
-    """The B of the highest mean throughput; a dash unless every B was measured."""
+def _peak(source: CellSource, point: Point) -> Measured:
+    """The B of the highest mean; a difference inside the intervals decides as much as any.
 
-    key: str = "peak_b"
-    title: str = "Best B"
-    kind: Kind = Kind.COUNT
-    systems: frozenset[str] | None = None
-    only: frozenset[str] | None = NOT_CPU
-
-    def entry(self, source: Source, point: Point) -> Entry:
-        """Which of the three; a difference inside the intervals decides as much as any."""
-        if isinstance(source, PaperSource):
-            return source.printed(point, self.key)
-        assert isinstance(source, CellSource)
-        return source.compute(lambda: self._measured(source, point))
-
-    def _measured(self, source: CellSource, point: Point) -> Measured:
-        runs = {b: source.runs(replace(point, b=b), "output_tok_s") for b in BS}
-        best = max(BS, key=lambda b: (statistics.mean([v for v, _ in runs[b]]).value, -b))
-        cells = tuple(name for b in BS for name in ids(runs[b]))
-        fewest = min(len(of_b) for of_b in runs.values())
-        return Measured(statistics.Estimate(best, best, best, fewest), cells)
+    A dash unless every B was measured.
+    """
+    runs = {b: source.runs(replace(point, b=b), "output_tok_s") for b in BS}
+    best = max(BS, key=lambda b: (statistics.mean([v for v, _ in runs[b]]).value, -b))
+    cells = tuple(name for b in BS for name in ids(runs[b]))
+    fewest = min(len(of_b) for of_b in runs.values())
+    return Measured(statistics.Estimate(best, best, best, fewest), cells)
 
 
 TABLE = Comparison(
@@ -52,7 +38,7 @@ TABLE = Comparison(
             Metric("output_tok_s", f"B = {b:,}", Kind.THROUGHPUT, at=(("b", b),), tag=f"b{b}")
             for b in BS
         ),
-        Peak(),
+        Computed("peak_b", "Best B", Kind.COUNT, _peak),
     ),
     rows=[
         Row({"config": config}, Point(config, "granikv", "sharegpt", 256, L_P))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from harness import paper
 from harness.analysis import derived
 from harness.tables.comparison import Comparison, Row, length_label
+from harness.tables.computed import Computed
 from harness.tables.entries import Entry, Kind, Missing
-from harness.tables.numbers import Metric, Point, Source
-from harness.tables.printed import PaperSource
+from harness.tables.numbers import Metric, Point
 from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table
 
@@ -17,28 +17,15 @@ LENGTHS = (512, 2048, 8192, 16384)
 BS = (8, 32, 128, 256)
 
 
-@dataclass(frozen=True)
-class Majority:
-    """The backend of most decode steps over all cells of a row."""
-
-    key: str = "majority"
-    title: str = "Most steps"
-    kind: Kind = Kind.TEXT
-    systems: frozenset[str] | None = None
-    only: frozenset[str] | None = None
-
-    def entry(self, source: Source, point: Point) -> Entry:
-        """The name of a backend, with its share."""
-        if isinstance(source, PaperSource):
-            return source.printed(point, self.key)
-        assert isinstance(source, CellSource)
-        cells = [c for b in BS for c in source.shown(replace(point, b=b)) if c.valid]
-        counts = [found for cell in cells if (found := derived.steps(cell))]
-        if not counts:
-            return Missing("these cells count no decode step" if cells else source.absent)
-        total = {name: sum(found[name] for found in counts) for name in derived.BACKENDS}
-        most = max(derived.BACKENDS, key=lambda name: total[name])
-        return f"{most} ({total[most] / sum(total.values()):.0%})"
+def _majority(source: CellSource, point: Point) -> Entry:
+    """The backend of most decode steps over all cells of a row, with its share."""
+    cells = [c for b in BS for c in source.shown(replace(point, b=b)) if c.valid]
+    counts = [found for cell in cells if (found := derived.steps(cell))]
+    if not counts:
+        return Missing("these cells count no decode step" if cells else source.absent)
+    total = {name: sum(found[name] for found in counts) for name in derived.BACKENDS}
+    most = max(derived.BACKENDS, key=lambda name: total[name])
+    return f"{most} ({total[most] / sum(total.values()):.0%})"
 
 
 TABLE = Comparison(
@@ -51,7 +38,7 @@ TABLE = Comparison(
             Metric("dense_step_pct", f"B = {b}", Kind.PERCENT, at=(("b", b),), tag=f"b{b}")
             for b in BS
         ),
-        Majority(),
+        Computed("majority", "Most steps", Kind.TEXT, _majority, only=None),
     ),
     rows=[
         Row({"l_p": length_label(l_p)}, Point(paper.LLAMA_8B, "granikv", "synthetic", 256, l_p))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from harness import paper
 from harness.analysis import threshold
 from harness.tables.comparison import Comparison, Row
-from harness.tables.entries import Entry, Kind, Measured
-from harness.tables.metrics import GPU_ONLY, MEASURED_ONLY, NOT_CPU, TPOT_P50
-from harness.tables.numbers import Metric, Point, Source
-from harness.tables.printed import PaperSource
+from harness.tables.computed import Computed
+from harness.tables.entries import Kind, Measured
+from harness.tables.metrics import GPU_ONLY, MEASURED_ONLY, TPOT_P50
+from harness.tables.numbers import Metric, Point
 from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table
 
@@ -26,41 +26,26 @@ def _tpot(system: str, title: str, only: frozenset[str] | None = None) -> Metric
     return replace(TPOT_P50, title=title, at=(("system", system),), tag=system, only=only)
 
 
-@dataclass(frozen=True)
-class Quotient:
+def _quotient(top: str, bottom: str) -> Callable[[CellSource, Point], Measured]:
     """TPOT of one system over another's; below 1 the first is faster."""
 
-    key: str
-    title: str
-    top: str
-    bottom: str
-    kind: Kind = Kind.RATIO
-    systems: frozenset[str] | None = None
-    only: frozenset[str] | None = None
+    def compute(source: CellSource, point: Point) -> Measured:
+        runs = [source.runs(replace(point, system=name), TPOT_P50.name) for name in (top, bottom)]
+        return source.ratio(*runs)
 
-    def entry(self, source: Source, point: Point) -> Entry:
-        """The paper prints the dispatcher's over SGL-C's; the forced children are ours alone."""
-        if isinstance(source, PaperSource):
-            return source.printed(point, self.key)
-        assert isinstance(source, CellSource)
-        return source.compute(
-            lambda: source.ratio(
-                *(
-                    source.runs(replace(point, system=system), TPOT_P50.name)
-                    for system in (self.top, self.bottom)
-                )
-            )
-        )
+    return compute
 
 
-DISPATCHED = Quotient(
+DISPATCHED = Computed(
     "tpot_ratio_to_sglang_cascade",
     "GKV / SGL-C",
-    "granikv",
-    "sglang_cascade",
-    only=NOT_CPU,
+    Kind.RATIO,
+    _quotient("granikv", "sglang_cascade"),
 )
-FORCED = Quotient("dense_to_cascade", "dense / cascade", DENSE, CASCADE, only=GPU_ONLY)
+FORCED = Computed(
+    "dense_to_cascade", "dense / cascade", Kind.RATIO, _quotient(DENSE, CASCADE), only=GPU_ONLY
+)
+"""The paper has the dispatcher's quotient alone; the forced children are ours."""
 
 TABLE = Comparison(
     number=16,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from harness import paper
 from harness.analysis import statistics
 from harness.tables.comparison import Comparison, Row
-from harness.tables.entries import Entry, Kind, Measured
-from harness.tables.metrics import NOT_CPU, OUTPUT
-from harness.tables.numbers import Point, Source
-from harness.tables.printed import PaperSource
+from harness.tables.computed import Computed
+from harness.tables.entries import Kind, Measured
+from harness.tables.metrics import OUTPUT
+from harness.tables.numbers import Point
 from harness.tables.sources import CellSource, Sources, ids
 from harness.tables.table import Column, Table
 
@@ -30,30 +30,17 @@ AT_SIZE = tuple(
 )
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Largest difference between the sizes over the largest throughput, %."""
+def _spread(source: CellSource, point: Point) -> Measured:
+    """Largest difference between the sizes over the largest throughput, %.
 
-    key: str = "spread_pct"
-    title: str = "spread"
-    kind: Kind = Kind.PERCENT
-    systems: frozenset[str] | None = None
-    only: frozenset[str] | None = NOT_CPU
-
-    def entry(self, source: Source, point: Point) -> Entry:
-        """A dash unless every size was measured."""
-        if isinstance(source, PaperSource):
-            return source.printed(point, self.key)
-        assert isinstance(source, CellSource)
-        return source.compute(lambda: self._measured(source, point))
-
-    def _measured(self, source: CellSource, point: Point) -> Measured:
-        runs = [source.runs(metric.place(point), metric.name) for metric in AT_SIZE]
-        means = [statistics.mean([value for value, _ in of_size]).value for of_size in runs]
-        spread = 100.0 * (max(means) - min(means)) / max(means)
-        fewest = min(len(of_size) for of_size in runs)
-        cells = tuple(name for of_size in runs for name in ids(of_size))
-        return Measured(statistics.Estimate(spread, spread, spread, fewest), cells)
+    A dash unless every size was measured.
+    """
+    runs = [source.runs(metric.place(point), metric.name) for metric in AT_SIZE]
+    means = [statistics.mean([value for value, _ in of_size]).value for of_size in runs]
+    spread = 100.0 * (max(means) - min(means)) / max(means)
+    fewest = min(len(of_size) for of_size in runs)
+    cells = tuple(name for of_size in runs for name in ids(of_size))
+    return Measured(statistics.Estimate(spread, spread, spread, fewest), cells)
 
 
 TABLE = Comparison(
@@ -61,7 +48,7 @@ TABLE = Comparison(
     title="GraniKV's output throughput (tok/s) over COLD's page size, synthetic burst, B = 256, "
     "L_p = 8K.",
     labels=(Column("config", "Model / TP"),),
-    metrics=(*AT_SIZE, Spread()),
+    metrics=(*AT_SIZE, Computed("spread_pct", "spread", Kind.PERCENT, _spread)),
     rows=[
         Row({"config": config}, Point(config, "granikv", "synthetic", 256, 8192))
         for config in CONFIGS

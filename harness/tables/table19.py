@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from harness import paper
+from harness.tables import table22
 from harness.tables.comparison import Comparison, Row
-from harness.tables.entries import Entry, Kind
-from harness.tables.metrics import GPU_ONLY, MEASURED_ONLY, OUTPUT, TO_DEFAULT
-from harness.tables.numbers import Metric, Point, Source
-from harness.tables.printed import PaperSource
-from harness.tables.sources import Sources
+from harness.tables.computed import Computed
+from harness.tables.entries import Kind, Measured
+from harness.tables.metrics import GPU_ONLY, MEASURED_ONLY, OUTPUT, PAPER_ONLY, TO_DEFAULT
+from harness.tables.numbers import Metric, Point
+from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table
 
 CONFIGS = (
@@ -26,37 +27,15 @@ CONFIGS = (
 """The paper's five, and three that one or two ranks allow."""
 
 
-@dataclass(frozen=True)
-class Word:
+def _word(key: str, title: str) -> Metric:
     """A word of the paper for the row, such as its regime."""
-
-    key: str
-    title: str
-    kind: Kind = Kind.TEXT
-    systems: frozenset[str] | None = None
-    only: frozenset[str] | None = frozenset({"paper"})
-
-    def entry(self, source: Source, point: Point) -> Entry:
-        """As printed."""
-        assert isinstance(source, PaperSource)
-        return source.printed(point, self.key)
+    return Metric(key, title, Kind.TEXT, only=PAPER_ONLY)
 
 
-@dataclass(frozen=True)
-class NcclShare:
-    """NCCL's share of the decode step, from a profiled cell of SGLang default at L_p = 16K."""
-
-    key: str = "beta_pct"
-    title: str = "NCCL"
-    kind: Kind = Kind.PERCENT
-    systems: frozenset[str] | None = None
-    only: frozenset[str] | None = GPU_ONLY
-
-    def entry(self, source: Source, point: Point) -> Entry:
-        """β of Table 22's cell."""
-        profiled = Point(point.config, "sglang_default", "sharegpt", 256, 16384)
-        metric = Metric(self.key, self.title, self.kind)
-        return source.entry(profiled.with_traits(probe="kineto"), metric)
+def _nccl(source: CellSource, point: Point) -> Measured:
+    """β of Table 22's cell, of every degree."""
+    traced = table22.profiled(replace(point, workload="sharegpt", l_p=table22.L_P))
+    return source.mean(source.runs(traced, "beta_pct"))
 
 
 TABLE = Comparison(
@@ -68,11 +47,11 @@ TABLE = Comparison(
         TO_DEFAULT,
         Metric(OUTPUT.name, OUTPUT.title, OUTPUT.kind, only=MEASURED_ONLY),
         Metric("kv_heads_per_rank", "KV heads per rank", Kind.COUNT),
-        Word("nccl", "NCCL"),
-        NcclShare(),
-        Word("kv_memory", "KV memory"),
+        _word("nccl", "NCCL"),
+        Computed("beta_pct", "NCCL", Kind.PERCENT, _nccl, only=GPU_ONLY),
+        _word("kv_memory", "KV memory"),
         Metric("kv_tokens", "KV tokens", Kind.COUNT, only=MEASURED_ONLY),
-        Word("regime", "Regime"),
+        _word("regime", "Regime"),
     ),
     rows=[
         Row({"config": config}, Point(config, "granikv", "synthetic", 256, 8192))

@@ -10,10 +10,10 @@ from harness.analysis import amdahl
 from harness.analysis.statistics import Estimate
 from harness.tables import table05
 from harness.tables.comparison import Comparison, Row
-from harness.tables.entries import Entry, Kind, Measured
-from harness.tables.metrics import NOT_CPU, TO_DEFAULT
-from harness.tables.numbers import Metric, Point, Source
-from harness.tables.printed import PaperSource
+from harness.tables.computed import Computed
+from harness.tables.entries import Kind, Measured
+from harness.tables.metrics import TO_DEFAULT
+from harness.tables.numbers import Point
 from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table
 
@@ -29,24 +29,14 @@ def profiled(point: Point) -> Point:
     )
 
 
-@dataclass(frozen=True)
-class Share:
-    """One share of the decode step's wall time, %."""
+def _share(name: str, title: str) -> Computed:
+    """One share of the decode step's wall time, %, from the traced cell."""
+    key = f"{name}_pct"
 
-    name: str
-    title: str
-    kind: Kind = Kind.PERCENT
-    systems: frozenset[str] | None = None
-    only: frozenset[str] | None = NOT_CPU
+    def compute(source: CellSource, point: Point) -> Measured:
+        return source.mean(source.runs(profiled(point), key))
 
-    @property
-    def key(self) -> str:
-        """`alpha_pct`, ..."""
-        return f"{self.name}_pct"
-
-    def entry(self, source: Source, point: Point) -> Entry:
-        """From the traced cell."""
-        return source.entry(profiled(point), Metric(self.key, self.title, self.kind))
+    return Computed(key, title, Kind.PERCENT, compute)
 
 
 @dataclass(frozen=True)
@@ -73,24 +63,15 @@ class Terms:
         return Measured(Estimate(centre, min(ends), max(ends), runs), self.cells)
 
 
-@dataclass(frozen=True)
-class Bridge:
-    """A number computed from the measured terms."""
+def _bridge(
+    key: str, title: str, needs: tuple[str, ...], law: Callable[[dict[str, float]], float]
+) -> Computed:
+    """A number computed from the measured terms of this hardware."""
 
-    key: str
-    title: str
-    needs: tuple[str, ...]
-    law: Callable[[dict[str, float]], float]
-    kind: Kind = Kind.RATIO
-    systems: frozenset[str] | None = None
-    only: frozenset[str] | None = NOT_CPU
+    def compute(source: CellSource, point: Point) -> Measured:
+        return terms(source, point, needs).through(law)
 
-    def entry(self, source: Source, point: Point) -> Entry:
-        """The paper's as printed; ours from the cells of this hardware."""
-        if isinstance(source, PaperSource):
-            return source.printed(point, self.key)
-        assert isinstance(source, CellSource)
-        return source.compute(lambda: terms(source, point, self.needs).through(self.law))
+    return Computed(key, title, Kind.RATIO, compute)
 
 
 def terms(source: CellSource, point: Point, needs: tuple[str, ...]) -> Terms:
@@ -137,13 +118,13 @@ TABLE = Comparison(
     title="From the kernel's gain to the whole: Amdahl's law at L_p = 16K, B = 256, ShareGPT.",
     labels=(Column("config", "Model / TP"),),
     metrics=(
-        Share("alpha", "α"),
-        Share("beta", "β"),
-        Share("gamma", "γ"),
-        Bridge("predicted_kernel_s", "S (s)", ("alpha", "gamma", "s"), _with_kernel),
-        Bridge("predicted_with_beta_gamma", "S (+β, γ)", (*SHARES, "s"), _with_fixed),
-        Bridge("measured", "measured", ("measured",), lambda of: of["measured"]),
-        Bridge("s_eff", "s_eff", ("alpha", "measured"), _effective),
+        _share("alpha", "α"),
+        _share("beta", "β"),
+        _share("gamma", "γ"),
+        _bridge("predicted_kernel_s", "S (s)", ("alpha", "gamma", "s"), _with_kernel),
+        _bridge("predicted_with_beta_gamma", "S (+β, γ)", (*SHARES, "s"), _with_fixed),
+        _bridge("measured", "measured", ("measured",), lambda of: of["measured"]),
+        _bridge("s_eff", "s_eff", ("alpha", "measured"), _effective),
     ),
     rows=[
         Row({"config": config}, Point(config, "granikv", "sharegpt", B, L_P))
