@@ -273,10 +273,26 @@ def number(cell: CellLike, metric: str) -> float | None:
     return float(raw)
 
 
+POOL_NUMBERS = frozenset(
+    {
+        "capacity",
+        "page_size",
+        "hot_start",
+        "hot_size",
+        "hot_free",
+        "hot_live",
+        "hot_donated",
+        "cold_free",
+        "cold_live",
+    }
+)
+"""What a server tells of its pools, in slots; a state that lacks one is of another version."""
+
+
 def server_state(cell: CellLike) -> Mapping[str, Any] | None:
-    """The server's tree and pools, under load if they were seen then, else after it."""
+    """The server's tree and whole pools, under load if they were seen then, else after it."""
     for state in (cell.layout, cell.state):
-        if state and state.get("tree") and state.get("pools"):
+        if state and state.get("tree") and set(state.get("pools") or ()) >= POOL_NUMBERS:
             return state
     return None
 

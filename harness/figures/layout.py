@@ -28,7 +28,8 @@ def choose(cells: Sequence[CellLike]) -> tuple[CellLike, Mapping[str, Any]]:
     drawable = [(cell, state) for cell in cells if (state := server_state(cell)) is not None]
     if not drawable:
         raise NothingToDraw(
-            "No cell holds a server's tree; measure a system with GraniKV's storage layer first."
+            "No cell holds a server's tree and whole pools; measure a system with GraniKV's "
+            "storage layer first."
         )
     return min(drawable, key=_preference)
 

@@ -10,6 +10,7 @@ from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from harness.analysis.cells import POOL_NUMBERS
 from harness.figures import layout, style
 from harness.figures.drawing import NothingToDraw
 from tests.harness.analysis.made_up import MadeUpCell, cpu_cell, pools, tree_node
@@ -119,6 +120,15 @@ def test_the_richest_tree_is_chosen() -> None:
 def test_nothing_is_drawn_by_hand(parts: dict[str, Any]) -> None:
     with pytest.raises(NothingToDraw, match="No cell holds a server's tree"):
         layout.draw([cell(**parts)], [])
+
+
+@pytest.mark.parametrize("missing", sorted(POOL_NUMBERS))
+def test_a_state_without_one_number_of_its_pools_is_not_drawn(missing: str) -> None:
+    known = state()
+    del known["pools"][missing]
+    with pytest.raises(NothingToDraw, match="whole pools"):
+        layout.draw([cell(layout=known)], [])
+    assert layout.choose([cell(layout=known, state=state())])[1] == state()
 
 
 def test_shipped_cells_are_drawn_when_none_is_here() -> None:
