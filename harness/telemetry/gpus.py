@@ -43,8 +43,8 @@ def _temperature_c(nvml: Any, gpu: Any) -> float:
 
 
 FIELDS: dict[str, Callable[[Any, Any], float]] = {
-    "power_w": _power_w,
     "energy_j": _energy_j,
+    "power_w": _power_w,
     "sm_clock_mhz": _sm_clock_mhz,
     "memory_clock_mhz": _memory_clock_mhz,
     "memory_used_gib": _memory_used_gib,

@@ -31,11 +31,17 @@ NICENESS = 5
 Clock = Callable[[], float]
 
 
+def next_tick(tick: int, elapsed: float) -> int:
+    """The next point of a grid after point `tick` and after `elapsed` periods; none is made up."""
+    return max(tick, int(elapsed)) + 1
+
+
 class Sampler:
     """Reads one source at its rate until it is told to stop, and once more then.
 
-    The first reading is made by the constructor, so that the window has one before it. A source
-    that fails is read no more, and `problem` says why.
+    The first reading is made by the constructor, so that the window has one before it. Readings of
+    one turn share the time at which it began. A source that fails is read no more, and `problem`
+    says why.
     """
 
     def __init__(self, source: Source, clock: Clock = time.perf_counter) -> None:
@@ -48,13 +54,13 @@ class Sampler:
 
     def run(self) -> None:
         """Sample on a fixed grid: a slow reading delays none but itself."""
-        start, count = self._clock(), 1
+        start, tick = self._clock(), 0
         while self.problem is None:
-            due = start + count * self.source.period_s
+            tick = next_tick(tick, (self._clock() - start) / self.source.period_s)
+            due = start + tick * self.source.period_s
             if self._stopped.wait(max(0.0, due - self._clock())):
                 break
             self._read()
-            count = max(count, int((self._clock() - start) / self.source.period_s)) + 1
         if self.problem is None:
             self._read()
 
