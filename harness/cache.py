@@ -15,6 +15,9 @@ from harness.errors import ServerError
 
 logger = logging.getLogger(__name__)
 
+EMPTY, PRIMED = "empty", "primed"
+"""The state of the cache when a load begins, as cell.json has it."""
+
 FLUSH_TIMEOUT_S = 60.0
 FLUSH_PAUSE_S = 0.2
 
@@ -23,15 +26,16 @@ def flush(url: str) -> int:
     """Empty the cache; how many times the server refused before it did. Raises ServerError.
 
     The engine refuses while anything is pending, just after a stream too, and says so by status.
+    The error repeats what it said last.
     """
-    refused = 0
+    answers: list[str] = []
 
     def accepted() -> bool:
-        nonlocal refused
-        status, _ = http.request(f"{url}/flush_cache", post=True)
+        status, said = http.request(f"{url}/flush_cache", post=True)
         if status == 0:
             raise ServerError("the server did not answer the flush")
-        refused += status != 200
+        if status != 200:
+            answers.append(f"status {status} {_first_line(said)}".strip())
         return status == 200
 
     flushing = tenacity.Retrying(
@@ -43,9 +47,14 @@ def flush(url: str) -> int:
         flushing(accepted)
     except tenacity.RetryError:
         raise ServerError(
-            f"the server refused to flush its cache for {FLUSH_TIMEOUT_S:.0f} s"
+            f"the server refused to flush its cache for {FLUSH_TIMEOUT_S:.0f} s, "
+            f"{len(answers)} times: {answers[-1]}"
         ) from None
-    return refused
+    return len(answers)
+
+
+def _first_line(said: bytes) -> str:
+    return (said.decode("utf-8", "replace").strip().splitlines() or [""])[0][:200]
 
 
 def ask(url: str, prompts: Sequence[Sequence[int]], timeout_s: float) -> list[Reply]:
@@ -75,7 +84,12 @@ def prove_empty(url: str, warmed: Sequence[int], timeout_s: float) -> dict[str, 
             f"the cache is not empty after a flush: {cached} tokens were still cached"
         )
     refused += flush(url)
-    return {"probe_tokens": len(warmed), "probe_cached_tokens": cached, "flushes_refused": refused}
+    return {
+        "state": EMPTY,
+        "probe_tokens": len(warmed),
+        "probe_cached_tokens": cached,
+        "flushes_refused": refused,
+    }
 
 
 def prime(url: str, prefixes: Sequence[Sequence[int]], timeout_s: float) -> list[int]:

@@ -8,7 +8,6 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from harness.store import Cell
 from harness.systems.base import ServerInfo
 from harness.telemetry.watch import Recording, Target, watching
 from harness.telemetry.window import measured
-from workloads.request import Request
+from workloads.request import Request, Workload
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +88,17 @@ def _public_config(config: Mapping[str, Any]) -> dict[str, Any]:
         "environment": scrub.environment(engine["environment"]),
     }
     return {**config, "engine": {**engine, **public}}
+
+
+def _warm_up_requests(workload: Workload, count: int, tokens: int) -> list[Request]:
+    """The first of the measured requests and the longest, at once and for a few tokens each."""
+    first = list(workload.requests[: max(1, count)])
+    longest = max(workload.requests, key=lambda one: one.prompt_len)
+    chosen = first if longest.index < len(first) else [*first, longest]
+    return [
+        Request(one.index, one.input_ids, min(tokens, one.max_new_tokens), due_s=0.0)
+        for one in chosen
+    ]
 
 
 def _written_since(path: Path, time: datetime) -> bool:
@@ -188,7 +198,11 @@ class _Measurement:
     def _options(self, permits: int | None, due_when_permitted: bool) -> Options:
         client = self.plan.config["client"]
         return Options(
-            permits, due_when_permitted, client["request_timeout_s"], client["drain_timeout_s"]
+            permits,
+            due_when_permitted,
+            client["request_timeout_s"],
+            client["drain_timeout_s"],
+            client["workers"],
         )
 
     def _drive(
@@ -200,16 +214,15 @@ class _Measurement:
     def _warm_up(self, running: RunningServer) -> None:
         """The prefixes, then some of the measured prompts with short outputs; nothing is kept.
 
-        The prefixes go first: a cold burst would compute one prefix many times.
+        The prefixes go first: a cold burst would compute one prefix many times. The longest prompt
+        is among the others, since a shape that was never seen may have to be compiled for.
         """
         warmup = self.plan.config["warmup"]
         timeout_s = float(self.plan.config["client"]["request_timeout_s"])
         cache.ask(running.url, [p.tolist() for p in self.plan.workload.prefixes], timeout_s)
         tokens = int(warmup["output_tokens"])
-        chosen = [
-            replace(request, max_new_tokens=min(tokens, request.max_new_tokens), due_s=0.0)
-            for request in self.plan.workload.requests[: max(1, int(warmup["requests"]))]
-        ]
+        chosen = _warm_up_requests(self.plan.workload, int(warmup["requests"]), tokens)
+        self.cache["warmed_requests"] = len(chosen)
         outcome = self._drive(running, chosen, self.plan.load.permits)
         failed = outcome.requests[~outcome.requests["ok"]]
         if not failed.empty:
@@ -220,10 +233,11 @@ class _Measurement:
         workload, config = self.plan.workload, self.plan.config
         timeout_s = float(config["client"]["request_timeout_s"])
         warmed = workload.requests[0].input_ids.tolist()
-        self.cache = cache.prove_empty(running.url, warmed, timeout_s)
+        self.cache |= cache.prove_empty(running.url, warmed, timeout_s)
         flushed = running.info()
         prefixes = [prefix.tolist() for prefix in workload.prefixes] if config["prime"] else []
         self.cache["primed_cached_tokens"] = cache.prime(running.url, prefixes, timeout_s)
+        self.cache["state"] = cache.PRIMED if prefixes else cache.EMPTY
         return flushed
 
     def _judge(
@@ -248,6 +262,7 @@ class _Measurement:
         )
         self.reasons += validation.reasons(evidence, plan.config["validation"])
         self.cache["hit_rate_designed"] = validation.designed_hit_rate(evidence)
+        self.client["workers"] = outcome.workers
         self.client["loop_lag_p99_ms"] = validation.loop_lag_ms(outcome.loop_lag_s)
 
     def fail(self, error: Exception) -> None:
@@ -281,7 +296,7 @@ class _Measurement:
             "environment": environment.describe(plan.server.python),
             "valid": not self.reasons,
             "reasons": [scrub.scrub(reason) for reason in self.reasons],
-            "metrics": metrics.compute(self.log) | self.further_metrics,
+            "metrics": metrics.compute(self.log, plan.config["slo"]) | self.further_metrics,
             "cache": self.cache,
             "client": self.client,
             "server": {**self.server, "log": self._keep_log()},

@@ -22,7 +22,9 @@ PACKAGES = (
     "torch",
     "triton",
     "flashinfer-python",
+    "flashinfer-cubin",
     "sglang-kernel",
+    "nvidia-ml-py",
     "transformers",
     "numpy",
     "aiohttp",
@@ -94,7 +96,7 @@ def cpu() -> dict[str, Any]:
 
 
 def gpus() -> list[dict[str, Any]]:
-    """Name, driver, memory in GiB, power limit in W and largest SM clock in MHz of each GPU."""
+    """Each GPU of this machine as `_gpu` describes it; empty without a driver."""
     import pynvml
 
     try:
@@ -102,37 +104,79 @@ def gpus() -> list[dict[str, Any]]:
     except pynvml.NVMLError:
         return []
     try:
-        driver = pynvml.nvmlSystemGetDriverVersion()
+        versions = {
+            "driver": _ask(pynvml, "nvmlSystemGetDriverVersion"),
+            "cuda_driver": _cuda(_ask(pynvml, "nvmlSystemGetCudaDriverVersion_v2")),
+        }
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return [_gpu(pynvml, handle, driver) for handle in handles]
+        return [versions | _gpu(pynvml, handle) for handle in handles]
     finally:
         pynvml.nvmlShutdown()
 
 
-def _gpu(nvml: Any, handle: Any, driver: str) -> dict[str, Any]:
-    def ask(name: str, *arguments: Any) -> Any:
-        try:
-            return getattr(nvml, name)(handle, *arguments)
-        except nvml.NVMLError:
-            return None
+def _ask(nvml: Any, name: str, *arguments: Any) -> Any:
+    """What NVML answers; None where this driver or GPU does not know it."""
+    try:
+        return getattr(nvml, name)(*arguments)
+    except (nvml.NVMLError, AttributeError):
+        return None
 
-    power = ask("nvmlDeviceGetEnforcedPowerLimit")
-    memory = ask("nvmlDeviceGetMemoryInfo")
+
+def _cuda(version: int | None) -> str | None:
+    """12080 -> "12.8"."""
+    return None if version is None else f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _gpu(nvml: Any, handle: Any) -> dict[str, Any]:
+    """Name, memory in GiB, power in W and clocks in MHz; `persistence`, `mig`, `ecc` as booleans.
+
+    power_limit_w is the cap in force, power_limit_default_w the one it leaves the factory with.
+    Clocks: the largest that it has, those that are set for applications (None: not set), and what
+    it ran at when this was read.
+    """
+    memory = _ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    mig, ecc = (
+        _ask(nvml, name, handle) for name in ("nvmlDeviceGetMigMode", "nvmlDeviceGetEccMode")
+    )
     return {
-        "name": ask("nvmlDeviceGetName"),
-        "driver": driver,
+        "name": _ask(nvml, "nvmlDeviceGetName", handle),
         "memory_gib": None if memory is None else round(memory.total / 2**30, 1),
-        "power_limit_w": None if power is None else power / 1000,
-        "sm_clock_max_mhz": ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
+        "power_limit_w": _watts(_ask(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle)),
+        "power_limit_default_w": _watts(
+            _ask(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)
+        ),
+        **_clocks(nvml, handle, "sm_clock", nvml.NVML_CLOCK_SM),
+        **_clocks(nvml, handle, "memory_clock", nvml.NVML_CLOCK_MEM),
+        "persistence": _flag(_ask(nvml, "nvmlDeviceGetPersistenceMode", handle)),
+        "mig": None if mig is None else _flag(mig[0]),
+        "ecc": None if ecc is None else _flag(ecc[0]),
     }
 
 
+def _clocks(nvml: Any, handle: Any, name: str, kind: int) -> dict[str, int | None]:
+    return {
+        f"{name}_max_mhz": _ask(nvml, "nvmlDeviceGetMaxClockInfo", handle, kind),
+        f"{name}_set_mhz": _ask(nvml, "nvmlDeviceGetApplicationsClock", handle, kind),
+        f"{name}_mhz": _ask(nvml, "nvmlDeviceGetClockInfo", handle, kind),
+    }
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
+
+
+def _flag(mode: int | None) -> bool | None:
+    return None if mode is None else bool(mode)
+
+
 def describe(python: str) -> Mapping[str, Any]:
-    """Everything above, as stored in cell.json."""
+    """Everything above, as stored in cell.json; `gpus_note` says why there is no GPU."""
+    found = gpus()
     return {
         "packages": package_versions(python),
         "revision": revision(),
         "cpu": cpu(),
-        "gpus": gpus(),
+        "gpus": found,
+        "gpus_note": None if found else "no GPU: no NVIDIA driver answers on this machine",
         "system": f"{platform.system()} {platform.machine()}",
     }

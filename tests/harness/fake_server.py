@@ -121,7 +121,7 @@ def application(fake: Fake) -> web.Application:
         refused = fake.refused.get(fake.faults.get("nonce"), 0)
         if refused < fake.faults.get("refuse_flushes", 0) or fake.in_flight:
             fake.refused[fake.faults.get("nonce")] = refused + 1
-            return web.Response(status=400)
+            return web.Response(status=400, text="Flush cache failed: 1 request runs.\nLater.")
         if not fake.faults.get("flush_lies"):
             fake.prompts.clear()
         return web.Response(status=200)

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from harness import cache
-from harness.cell import measure
+from harness.cell import _warm_up_requests, measure
 from harness.plan import plan
 from harness.store import Cell, load_cells
+from workloads.build import build
 
 RunCell = Callable[..., Cell]
 
@@ -40,6 +41,28 @@ def test_the_cache_state_is_proven_and_recorded(run_cell: RunCell) -> None:
     assert proof["probe_cached_tokens"] == 0
     assert proof["primed_cached_tokens"] == [0]
     assert cell.metrics["hit_rate"] == pytest.approx(proof["hit_rate_designed"], abs=0.02)
+
+
+def test_a_repetition_starts_as_cold_as_the_first(run_cell: RunCell) -> None:
+    """All of the first one's prompts are in the server's cache when the second begins."""
+    first, second = run_cell(), run_cell("repetition=1")
+    assert second.record["server"]["reused"]
+    for cell in (first, second):
+        assert cell.record["cache"]["state"] == "primed"
+        assert cell.record["cache"]["warmed_requests"] in (8, 9)
+    assert second.metrics["hit_rate"] == first.metrics["hit_rate"]
+    assert list(second.requests["cached_tokens"]) == list(first.requests["cached_tokens"])
+
+
+def test_the_longest_prompt_is_among_the_warm_up() -> None:
+    options = {"kind": "synthetic", "requests": 20, "prefix_length": 4, "suffix_min": 1}
+    workload = build({**options, "suffix_max": 40, "output_tokens": 4, "vocab_size": 512})
+    longest = max(request.prompt_len for request in workload.requests)
+    for count in (1, 3, 20):
+        warmed = _warm_up_requests(workload, count, 2)
+        assert {request.max_new_tokens for request in warmed} == {2}
+        assert count <= len(warmed) <= count + 1
+        assert max(request.prompt_len for request in warmed) == longest
 
 
 def test_no_more_than_b_requests_are_in_flight(run_cell: RunCell) -> None:
@@ -92,6 +115,7 @@ def test_a_server_that_never_flushes_is_given_up(
     cell = run_cell(refuse_flushes=10**9)
     assert not cell.valid
     assert "refused to flush its cache" in cell.reasons[0]
+    assert "times: status 400 Flush cache failed: 1 request runs." in cell.reasons[0]
 
 
 def test_a_flush_that_lies_is_noticed(run_cell: RunCell) -> None:
@@ -215,6 +239,7 @@ def test_without_priming_the_hit_rate_is_recorded_not_judged(run_cell: RunCell) 
     cell = run_cell("prime=false")
     assert cell.valid, cell.reasons
     assert cell.record["cache"]["hit_rate_designed"] is None
+    assert cell.record["cache"]["state"] == "empty"
     assert 0 < cell.metrics["hit_rate"] < 1
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import getpass
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -69,6 +71,64 @@ def test_the_environment_names_versions_devices_and_revision() -> None:
     assert known["cpu"]["cores"] >= 1
     assert known["cpu"]["name"]
     assert set(known["revision"]) == {"commit", "modified"}
+
+
+class FakeNvml:
+    """One GPU whose driver is too old for some questions."""
+
+    class NVMLError(Exception):
+        pass
+
+    NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
+    answers: ClassVar[dict[str, Any]] = {
+        "nvmlInit": None,
+        "nvmlShutdown": None,
+        "nvmlSystemGetDriverVersion": "580.65.06",
+        "nvmlSystemGetCudaDriverVersion_v2": 13000,
+        "nvmlDeviceGetCount": 1,
+        "nvmlDeviceGetHandleByIndex": "handle",
+        "nvmlDeviceGetName": "NVIDIA H200",
+        "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=141 * 2**30),
+        "nvmlDeviceGetEnforcedPowerLimit": 500_000,
+        "nvmlDeviceGetPowerManagementDefaultLimit": 700_000,
+        "nvmlDeviceGetMaxClockInfo": 1980,
+        "nvmlDeviceGetClockInfo": 345,
+        "nvmlDeviceGetPersistenceMode": 1,
+        "nvmlDeviceGetMigMode": (0, 0),
+    }
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def answer(*arguments: Any) -> Any:
+            if name not in self.answers:
+                raise self.NVMLError(name)
+            return self.answers[name]
+
+        return answer
+
+
+def test_a_gpu_is_described_with_its_power_cap_and_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    (gpu,) = environment.gpus()
+    assert (gpu["driver"], gpu["cuda_driver"]) == ("580.65.06", "13.0")
+    assert (gpu["power_limit_w"], gpu["power_limit_default_w"]) == (500.0, 700.0)
+    assert (gpu["sm_clock_max_mhz"], gpu["sm_clock_mhz"], gpu["memory_clock_mhz"]) == (
+        1980,
+        345,
+        345,
+    )
+    assert (gpu["memory_gib"], gpu["persistence"], gpu["mig"]) == (141.0, True, False)
+    assert gpu["sm_clock_set_mhz"] is None
+    assert gpu["ecc"] is None
+    assert environment.describe(sys.executable)["gpus_note"] is None
+
+
+def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = FakeNvml()
+    monkeypatch.setattr(broken, "answers", {}, raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", broken)
+    known = environment.describe(sys.executable)
+    assert known["gpus"] == []
+    assert "no NVIDIA driver" in known["gpus_note"]
 
 
 def test_the_environment_names_no_host_no_user_and_no_directory() -> None:
