@@ -80,6 +80,10 @@ class DispatchRule(ABC):
         return self._decision
 
     @abstractmethod
+    def sharing(self) -> tuple[str, ...]:
+        """The backends other than `paged` that it can name."""
+
+    @abstractmethod
     def describe(self) -> str:
         """The rule in one line, for a server's own report."""
 
@@ -106,6 +110,10 @@ class SaturationRule(DispatchRule):
             return PAGED
         return DENSE if shape.rows * shape.group_size >= self.m_sat else CASCADE
 
+    def sharing(self) -> tuple[str, ...]:
+        """Both of the paper's backends."""
+        return (CASCADE, DENSE)
+
     def describe(self) -> str:
         """The rule with its threshold."""
         return f"dense when rows * n_q/kv >= {self.m_sat}, else cascade; paged without a segment"
@@ -124,6 +132,10 @@ class Forced(DispatchRule):
     def choose(self, shape: StepShape) -> str:
         """The forced backend, or `paged` where there is nothing shared to read."""
         return self.backend if shape.segment_rows else PAGED
+
+    def sharing(self) -> tuple[str, ...]:
+        """The forced backend."""
+        return () if self.backend == PAGED else (self.backend,)
 
     def describe(self) -> str:
         """Which backend is forced."""
@@ -188,6 +200,10 @@ class CostRule(DispatchRule):
             predicted[name] = self._shared(name, reads)[0]
         return predicted
 
+    def sharing(self) -> tuple[str, ...]:
+        """The children that have a cost."""
+        return self.children
+
     def describe(self) -> str:
         """What is compared."""
         children = ", ".join((PAGED, *self.children))
@@ -237,7 +253,7 @@ class CostRule(DispatchRule):
         worth = terms.worth_sharing(child.cost)
         if not worth.all():
             options.append(worth)
-        predicted = [child.cost.combined(terms.quantities(kept)) for kept in options]
+        predicted = [child.microseconds(terms, kept) for kept in options]
         at = predicted.index(min(predicted))
         return predicted[at], options[at]
 

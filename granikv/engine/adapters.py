@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from granikv.config import AUTO, GRANIKV, GraniKVConfig
-from granikv.dispatch import DispatchRule, Forced, SaturationRule
+from granikv.config import AUTO, GRANIKV, ConfigError, GraniKVConfig
+from granikv.cost import Geometry
+from granikv.dispatch import CASCADE, DENSE, PAGED, DispatchRule, Forced, auto_rule
 from granikv.engine import plugin, refusals, state
 from granikv.engine.runtime import Runtime
-from granikv.hardware import find_profile, load_profile
+from granikv.hardware import HardwareProfile, find_profile, load_profile
 
 
 class Adapters:
@@ -49,25 +51,20 @@ class Adapters:
         ):
             if refusal is not None:
                 plugin.end_engine(refusal)
-        config = runner.model_config
-        kv_heads = config.get_num_kv_heads(runner.server_args.tp_size)
-        heads = config.num_attention_heads // runner.server_args.tp_size
-        self.runtime.group_size = heads // kv_heads
-        if str(runner.device) == "cpu":
+        config, ranks = runner.model_config, runner.server_args.tp_size
+        shape = geometry(config, ranks, runner.dtype.itemsize)
+        self.runtime.group_size = shape.group
+        stock, _ = runner.server_args.get_attention_backends()
+        on_gpu = str(runner.device) != "cpu"
+        sharing = sharing_backends(self.config, on_gpu)
+        self.runtime.rule = rule_for(self.config, str(runner.device), shape, stock, sharing)
+        if not on_gpu:
             from granikv.engine.backend import GraniKVDecodeBackend
 
-            self.runtime.rule = rule_for(self.config, str(runner.device))
             return GraniKVDecodeBackend(runner, self.runtime)
         from granikv.engine.gpu.backend import GraphDecodeBackend
 
-        if self.config.backend not in GraphDecodeBackend.variants:
-            plugin.end_engine(
-                f"--granikv-backend {self.config.backend} does not run on a GPU yet; "
-                f"force one of {', '.join(GraphDecodeBackend.variants)}"
-            )
-        self.runtime.rule = rule_for(self.config, str(runner.device))
-        stock, _ = runner.server_args.get_attention_backends()
-        return GraphDecodeBackend(runner, self.runtime, stock)
+        return GraphDecodeBackend(runner, self.runtime, stock, self.runtime.rule.sharing())
 
     def graph_runner(self, result: Any, runner: Any) -> Any:
         """ModelRunner._decode_cuda_graph_runner_cls: the runner that captures our variants."""
@@ -145,18 +142,71 @@ class Adapters:
         self.runtime.tree.pins.objection = objection
 
 
-def rule_for(config: GraniKVConfig, device: str) -> DispatchRule:
-    """The dispatch rule: a forced backend, or the paper's on this hardware.
+def geometry(config: Any, ranks: int, element_bytes: int) -> Geometry:
+    """The attention of one of ``ranks`` ranks of a model."""
+    kv_heads = int(config.get_num_kv_heads(ranks))
+    group = int(config.num_attention_heads) // ranks // kv_heads
+    d = int(config.head_dim)
+    d_v = int(getattr(config, "v_head_dim", d) or d)
+    return Geometry(kv_heads, group, d, d_v, element_bytes)
+
+
+def sharing_backends(config: GraniKVConfig, on_gpu: bool) -> tuple[str, ...]:
+    """The backends that may serve a step that reads segments, as far as the user's choice goes.
 
     Raises:
-        ProfileError: the hardware has no profile, or none with an M_sat.
+        ConfigError: the forced backend does not exist on a GPU.
+    """
+    if config.backend == AUTO:
+        return (CASCADE, DENSE)
+    if config.backend == PAGED:
+        return ()
+    if on_gpu and config.backend not in (CASCADE, DENSE):
+        raise ConfigError(
+            f"--granikv-backend {config.backend} does not run on a GPU; choose one of "
+            f"{AUTO}, {CASCADE}, {DENSE}, {PAGED}"
+        )
+    return (config.backend,)
+
+
+def rule_for(
+    config: GraniKVConfig, device: str, shape: Geometry, stock: str, sharing: Collection[str]
+) -> DispatchRule:
+    """The dispatch rule: a forced backend, or the one that this hardware's profile allows.
+
+    Args:
+        shape: the attention of one rank.
+        stock: the engine's own decode backend, which serves paged steps.
+        sharing: the backends that may serve steps with segments.
+
+    Raises:
+        ProfileError: the hardware has no profile, or one that lacks what the rule needs.
     """
     if config.backend != AUTO:
         return Forced(config.backend)
+    return auto_rule(profile_for(config, device), shape, stock, sharing, config.rule)
+
+
+def check_rule(config: GraniKVConfig, device: str) -> None:
+    """See that there is a rule, before a model is loaded.
+
+    Raises:
+        ConfigError, ProfileError: there is none.
+    """
+    sharing = sharing_backends(config, device != "cpu")
+    any_shape = Geometry(1, 1, 1, 1, 1)  # decides nothing about whether there is a rule
+    rule_for(config, device, any_shape, "", sharing)
+
+
+def profile_for(config: GraniKVConfig, device: str) -> HardwareProfile:
+    """The hardware profile that was named, or the device's own.
+
+    Raises:
+        ProfileError: there is none.
+    """
     named = config.hardware or _profile_name(device)
     is_file = named.endswith((".yaml", ".yml"))
-    profile = load_profile(named) if is_file else find_profile(named)
-    return SaturationRule(profile.m_sat_or_raise())
+    return load_profile(named) if is_file else find_profile(named)
 
 
 def _longest(req: Any) -> int:

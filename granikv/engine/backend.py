@@ -9,6 +9,7 @@ from sglang.srt.layers.attention.base_attn_backend import AttentionBackend
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 
 from granikv.attention import StepInputs, backend
+from granikv.dispatch import PAGED
 from granikv.engine.runtime import Runtime
 
 
@@ -24,8 +25,9 @@ class GraniKVDecodeBackend(AttentionBackend):  # type: ignore[misc]
         self.req_to_token_pool = runner.req_to_token_pool
         self.token_to_kv_pool = runner.token_to_kv_pool
         self.page_size = int(runner.page_size)
-        self._children = {name: backend(name) for name in runtime.child_names()}
-        self._child = self._children["paged"]
+        assert runtime.rule is not None, "the rule is set before its backends are built"
+        self._children = {name: backend(name) for name in (PAGED, *runtime.rule.sharing())}
+        self._child = self._children[PAGED]
         self._step = StepInputs(torch.zeros((0, 0), dtype=torch.int64), [])
 
     def init_forward_metadata(self, forward_batch: Any) -> None:

@@ -101,7 +101,7 @@ def _prepare(original: Callable[[list[str]], Any], argv: list[str]) -> Any:
         end_process(refusal)
     try:
         preflight.check_port(server_args.host, server_args.port)
-        adapters.rule_for(config, str(server_args.device))
+        adapters.check_rule(config, str(server_args.device))
     except (ConfigError, ProfileError) as error:
         end_process(str(error))
     return server_args

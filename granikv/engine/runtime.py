@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
+from granikv import profiling
 from granikv.attention import Segment, StepInputs
-from granikv.config import AUTO, GraniKVConfig
-from granikv.dispatch import CASCADE, DENSE, PAGED, DispatchCounters, DispatchRule, StepShape
+from granikv.config import GraniKVConfig
+from granikv.dispatch import PAGED, Decision, DispatchCounters, DispatchRule, StepShape
 from granikv.engine.tree import GraniKVRadixCache
 from granikv.plan import CommonPrefixPlanner, DecodePlan, Planner
 
@@ -45,19 +46,16 @@ class Runtime:
         self._index: Any = None
         self._plan = NO_PLAN
 
-    def child_names(self) -> set[str]:
-        """The attention backends that the rule can name."""
-        forced = self.config.backend
-        return {PAGED, DENSE, CASCADE} if forced == AUTO else {PAGED, forced}
-
     def before_forward(self, batch: Any) -> None:
         """The rows of ``batch`` are written and its forward comes next: relocate, then plan."""
         if self.tree is not None:
-            self.tree.relocate_marked(batch)
-            self._order_streams()
+            with profiling.RELOCATION:
+                self.tree.relocate_marked(batch)
+                self._order_streams()
         self._plan = NO_PLAN
         if batch.forward_mode.is_decode():
-            self._plan = self._current_planner().plan([req.last_node for req in batch.reqs])
+            with profiling.PLAN:
+                self._plan = self._current_planner().plan([req.last_node for req in batch.reqs])
 
     def _order_streams(self) -> None:
         """After a relocation, the scheduler's own stream waits for the copy.
@@ -73,20 +71,29 @@ class Runtime:
         if self.tree.device.type == "cuda" and self.scheduler.enable_overlap:
             self.scheduler.schedule_stream.wait_stream(torch.cuda.current_stream())
 
-    def plan_for(self, rows: int) -> DecodePlan:
-        """The plan of the coming decode step of ``rows`` rows; empty for one that none was made."""
-        if self._plan.rows == rows:
-            return self._plan
-        self.unplanned += 1
-        return NO_PLAN
+    def decide(self, rows: int, tokens: int) -> Decision:
+        """What serves the coming decode step of ``rows`` rows, and what it reads.
 
-    def choose(self, rows: int, plan: DecodePlan) -> str:
-        """The backend of the step, counted."""
+        Args:
+            tokens: the sum of the rows' sequence lengths.
+        """
         assert self.rule is not None, "the decode backend sets the rule when it is built"
-        shape = StepShape(rows, self.group_size, plan.segment_rows)
-        name = self.rule.choose(shape)
-        self.dispatched.count(name, shape, plan.shared_tokens)
-        return name
+        plan = self._plan
+        if plan.rows != rows:
+            self.unplanned += 1
+            plan = NO_PLAN
+        return self.rule.decide(StepShape(rows, self.group_size, plan.segment_rows), plan, tokens)
+
+    def overflow(self, decision: Decision) -> Decision:
+        """The step does not fit its backend's buffers: it is paged."""
+        self.overflowed += 1
+        return Decision(PAGED, decision.plan)
+
+    def count(self, decision: Decision) -> None:
+        """The step is served as decided."""
+        plan = decision.plan
+        shape = StepShape(plan.rows, self.group_size, plan.segment_rows)
+        self.dispatched.count(decision.backend, shape, plan.shared_tokens)
 
     def step(self, batch: Any, page_table: torch.Tensor, page_size: int) -> tuple[str, StepInputs]:
         """The backend for this decode step and what it reads.
@@ -96,14 +103,14 @@ class Runtime:
             page_table: [requests, context] slot of each token position.
         """
         seq_lens = [int(n) for n in batch.seq_lens.tolist()]
-        plan = self.plan_for(len(seq_lens))
+        decision = self.decide(len(seq_lens), sum(seq_lens))
+        self.count(decision)
         rows = page_table[batch.req_pool_indices, : max(seq_lens, default=0)]
         segments = tuple(
             Segment(s.base, s.p0, s.length, torch.tensor(s.rows, device=page_table.device))
-            for s in plan.segments
+            for s in decision.plan.segments
         )
-        name = self.choose(len(seq_lens), plan)
-        return name, StepInputs(rows, seq_lens, segments, page_size)
+        return decision.backend, StepInputs(rows, seq_lens, segments, page_size)
 
     def _current_planner(self) -> Planner | CommonPrefixPlanner:
         """The planner; a flush gives the tree a new index and so makes a new one."""

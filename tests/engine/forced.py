@@ -23,7 +23,7 @@ PROMPTS = [CLASSES[i % 4] + tokens(f"row{i}", 3 + i) for i in range(24)]
 NEW_TOKENS = 48
 
 
-class Force(CustomLogitProcessor):
+class Force(CustomLogitProcessor):  # type: ignore[misc]
     """Forces `tokens[step]` where tokens are given, and prints each step's answer to `log`.
 
     A line of the log: row, step, the token the engine preferred, its logit, the second's logit,

@@ -18,7 +18,7 @@ def apply() -> None:
 
 def _record(folder: Path) -> None:
     runtime: Any = import_module("granikv.engine.runtime").Runtime
-    before, choose = runtime.before_forward, runtime.choose
+    before, count = runtime.before_forward, runtime.count
 
     def before_forward(self: Any, batch: Any) -> None:
         before(self, batch)
@@ -34,12 +34,11 @@ def _record(folder: Path) -> None:
             },
         )
 
-    def chosen(self: Any, rows: int, plan: Any) -> Any:
-        name = choose(self, rows, plan)
-        _write(folder, self, {"backend": name, "rows": rows})
-        return name
+    def counted(self: Any, decision: Any) -> None:
+        count(self, decision)
+        _write(folder, self, {"backend": decision.backend, "rows": decision.plan.rows})
 
-    runtime.before_forward, runtime.choose = before_forward, chosen
+    runtime.before_forward, runtime.count = before_forward, counted
 
 
 def _write(folder: Path, runtime: Any, entry: dict[str, Any]) -> None:

@@ -226,7 +226,25 @@ def parade(ask: Asker) -> Answers:
     return ask.run(all_of_them())
 
 
-LONG_SCENARIOS = {"soak": soak, "parade": parade}
+def churn(ask: Asker) -> Answers:
+    """Every six requests bring a prefix of their own, while others decode: relocation under load.
+
+    A small pool holds few of the prefixes, so slabs and the slots they came from are soon reused.
+    """
+    gate = asyncio.Semaphore(14)
+
+    async def one(number: int) -> Tokens:
+        prompt = tokens(f"c{number // 6}", 50 + number // 6 % 50) + tokens(f"t{number}", 2)
+        async with gate:
+            return await ask.one(prompt, 6 + number * 5 % 23)
+
+    async def all_of_them() -> Answers:
+        return list(await asyncio.gather(*[one(i) for i in range(480)]))
+
+    return ask.run(all_of_them())
+
+
+LONG_SCENARIOS = {"soak": soak, "parade": parade, "churn": churn}
 """Asked only by name."""
 
 SCENARIOS: dict[str, Callable[[Asker], Answers]] = {

@@ -1,13 +1,14 @@
-"""The engine's decode backend on a GPU: the stock backend, and dense attention over slabs.
+"""The engine's decode backend on a GPU: the stock backend, and ours that read shared ranges once.
 
-Each step is served whole by one of them. Under CUDA graphs both are captured for every batch size;
+Each step is served whole by one of them. Under CUDA graphs all are captured for every batch size;
 what a step reads is data on the device that is written before the replay, so one graph serves every
-composition (`granikv.attention.triton_dense`). The paged child is the backend that the engine would
-have used without us, so a step that reads no slab costs what it costs today.
+composition. The paged child is the backend that the engine would have used without us, so a step
+that shares nothing costs what it costs today.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,14 +16,17 @@ from sglang.srt.layers.attention.attention_registry import ATTENTION_BACKENDS
 from sglang.srt.layers.attention.base_attn_backend import AttentionBackend
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 
+from granikv import profiling
 from granikv.attention.kernels.config import Shape
-from granikv.attention.triton_dense import DenseStep
-from granikv.dispatch import DENSE, PAGED
+from granikv.attention.kernels.worklist import WorkListOverflow
+from granikv.config import SGLANG_CASCADE
+from granikv.dispatch import PAGED, Decision
+from granikv.engine.gpu.children import SHARING, Room, tokens_of
 from granikv.engine.runtime import Runtime
 from granikv.plan import DecodePlan, PagedRange
 
 _POOL_READS = 4
-"""How many times the KV pool's tokens one step may read outside slabs; beyond that it is paged."""
+"""How many times the KV pool's tokens one step may read outside segments; beyond, it is paged."""
 
 
 class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
@@ -34,9 +38,8 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
         capturing: which one is being captured; None outside capture.
     """
 
-    variants = (PAGED, DENSE)
-
-    def __init__(self, runner: Any, runtime: Runtime, stock: str) -> None:
+    def __init__(self, runner: Any, runtime: Runtime, stock: str, sharing: Sequence[str]) -> None:
+        """sharing: which of `granikv.engine.gpu.children.SHARING` may serve a step."""
         super().__init__()
         self.runtime = runtime
         self.stock = ATTENTION_BACKENDS[stock](runner)
@@ -45,11 +48,10 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
         self.token_to_kv_pool = runner.token_to_kv_pool
         self.variant = PAGED
         self.capturing: str | None = None
-        rows = int(runner.req_to_token_pool.size)
-        context = int(runner.req_to_token_pool.req_to_token.shape[1])
-        slots = int(runner.max_total_num_tokens)
-        self._room = min(rows * context, _POOL_READS * slots)
-        self._dense = DenseStep(_shape(runner), rows, self._room, torch.device(runner.device))
+        shape, device = _shape(runner), torch.device(runner.device)
+        room = _room(runner, on_pages=runtime.config.system == SGLANG_CASCADE)
+        self._children = {name: SHARING[name](shape, room, device) for name in sharing}
+        self.variants = (PAGED, *self._children)
 
     # -- before the layers run -----------------------------------------------------------------
 
@@ -72,8 +74,8 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
         rows = int(forward_batch.batch_size)
         if in_capture:
             self.variant = self.capturing or PAGED
-            if self.variant == DENSE:
-                self._prepare(_all_paged(rows), forward_batch, rows)
+            if self.variant != PAGED:
+                self._prepare(Decision(self.variant, _all_paged(rows)), forward_batch)
         else:
             self._choose(forward_batch, rows - int(getattr(forward_batch, "num_padding", 0)))
         if self.variant == PAGED:
@@ -92,23 +94,19 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
 
     def _choose(self, forward_batch: Any, rows: int) -> None:
         """Pick the backend of this step, and upload what it reads."""
-        tokens = _tokens(forward_batch)
-        plan = self.runtime.plan_for(rows)
-        covered = sum(len(s.rows) * s.length for s in plan.segments)
-        fits = tokens - covered <= self._room
-        self.runtime.overflowed += not fits
-        self.variant = self.runtime.choose(rows, plan) if fits else PAGED
-        if self.variant == DENSE:
-            self._prepare(plan, forward_batch, tokens)
+        with profiling.METADATA:
+            decision = self.runtime.decide(rows, tokens_of(forward_batch))
+            try:
+                self._prepare(decision, forward_batch)
+            except WorkListOverflow:
+                decision = self.runtime.overflow(decision)
+        self.variant = decision.backend
+        self.runtime.count(decision)
 
-    def _prepare(self, plan: DecodePlan, forward_batch: Any, tokens: int) -> None:
-        self._dense.plan(plan)
-        self._dense.snapshot(
-            self.req_to_token_pool.req_to_token,
-            forward_batch.req_pool_indices,
-            forward_batch.seq_lens,
-            tokens,
-        )
+    def _prepare(self, decision: Decision, forward_batch: Any) -> None:
+        if decision.backend != PAGED:
+            page_table = self.req_to_token_pool.req_to_token
+            self._children[decision.backend].prepare(decision.plan, page_table, forward_batch)
 
     # -- a layer -------------------------------------------------------------------------------
 
@@ -129,14 +127,14 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
             )
             return served
         if options:
-            raise RuntimeError(f"dense attention has no {', '.join(options)}; use the stock engine")
+            raise RuntimeError(f"GraniKV has no attention with {', '.join(options)}")
         pool, rows = self.token_to_kv_pool, q.shape[0]
         if save_kv_cache:
             pool.set_kv_buffer(layer, KVWriteLoc(forward_batch.out_cache_loc, None), k, v)
         out = torch.empty(
             (rows, layer.tp_q_head_num, layer.v_head_dim), dtype=q.dtype, device=q.device
         )
-        self._dense.attend(
+        self._children[self.variant].attend(
             q.view(rows, layer.tp_q_head_num, layer.qk_head_dim),
             pool.get_key_buffer(layer.layer_id),
             pool.get_value_buffer(layer.layer_id),
@@ -159,10 +157,13 @@ def _shape(runner: Any) -> Shape:
     return Shape(kv_heads, group, d, int(getattr(config, "v_head_dim", d) or d), runner.dtype)
 
 
-def _tokens(forward_batch: Any) -> int:
-    """Tokens that the step attends to, filler rows included, from the host's own copy."""
-    total = forward_batch.seq_lens_sum
-    return int(forward_batch.seq_lens_cpu.sum()) if total is None else int(total)
+def _room(runner: Any, on_pages: bool) -> Room:
+    """on_pages: segments lie on the engine's ordinary pages, whole pages of them."""
+    rows = int(runner.req_to_token_pool.size)
+    context = int(runner.req_to_token_pool.req_to_token.shape[1])
+    slots = int(runner.max_total_num_tokens)
+    page_size = int(runner.server_args.page_size) if on_pages else 1
+    return Room(rows, min(rows * context, _POOL_READS * slots), slots, page_size)
 
 
 def _all_paged(rows: int) -> DecodePlan:

@@ -1,0 +1,122 @@
+"""The backends of ours that serve decode steps in CUDA graphs, behind one interface."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import torch
+
+from granikv.attention.flashinfer_cascade import CascadeStep
+from granikv.attention.kernels.config import Shape
+from granikv.attention.kernels.worklist import WorkListOverflow
+from granikv.attention.triton_dense import DenseStep
+from granikv.dispatch import CASCADE, DENSE
+from granikv.plan import DecodePlan
+
+
+class Room(NamedTuple):
+    """What the buffers of a child are made for.
+
+    rows: largest batch. tokens: most tokens of one step outside segments. shared_tokens: most
+    tokens of all its segments. page_size: of segments on the engine's ordinary pages; 1 for slabs.
+    """
+
+    rows: int
+    tokens: int
+    shared_tokens: int
+    page_size: int
+
+
+class SharingChild(ABC):
+    """Reads each segment of a step once. What a step reads is data that `prepare` uploads."""
+
+    @abstractmethod
+    def prepare(self, plan: DecodePlan, page_table: torch.Tensor, batch: Any) -> None:
+        """Make the coming launches follow ``plan``; the device is not waited for.
+
+        Args:
+            page_table: [requests, context] slot of each token position.
+            batch: the engine's forward batch, n rows, a graph's filler rows included.
+
+        Raises:
+            WorkListOverflow: the step does not fit the buffers.
+        """
+
+    @abstractmethod
+    def attend(
+        self,
+        q: torch.Tensor,
+        k_cache: torch.Tensor,
+        v_cache: torch.Tensor,
+        out: torch.Tensor,
+        scale: float,
+    ) -> None:
+        """One layer: out [n, H_q, d_v] from q [n, H_q, d] and the layer's [slots, H_kv, d]."""
+
+
+class DenseChild(SharingChild):
+    """The fused kernels over slabs."""
+
+    def __init__(self, shape: Shape, room: Room, device: torch.device) -> None:
+        self._step = DenseStep(shape, room.rows, room.tokens, device)
+        self._tokens = room.tokens
+
+    def prepare(self, plan: DecodePlan, page_table: torch.Tensor, batch: Any) -> None:
+        """Work list and snapshot of the page table."""
+        tokens = tokens_of(batch)
+        if tokens - plan.covered > self._tokens:
+            raise WorkListOverflow(
+                f"{tokens - plan.covered} tokens outside slabs exceed the room for {self._tokens}"
+            )
+        self._step.plan(plan)
+        self._step.snapshot(page_table, batch.req_pool_indices, batch.seq_lens, tokens)
+
+    def attend(
+        self,
+        q: torch.Tensor,
+        k_cache: torch.Tensor,
+        v_cache: torch.Tensor,
+        out: torch.Tensor,
+        scale: float,
+    ) -> None:
+        """Prefix, suffix and merge."""
+        self._step.attend(q, k_cache, v_cache, out, scale)
+
+
+class CascadeChild(SharingChild):
+    """FlashInfer's cascade over slabs, or over ordinary pages."""
+
+    def __init__(self, shape: Shape, room: Room, device: torch.device) -> None:
+        self._step = CascadeStep(
+            shape, room.rows, room.tokens, room.shared_tokens, device, page_size=room.page_size
+        )
+
+    def prepare(self, plan: DecodePlan, page_table: torch.Tensor, batch: Any) -> None:
+        """FlashInfer's plans, from the host's sequence lengths, and snapshot of the page table."""
+        self._step.plan(plan, batch.seq_lens_cpu)
+        self._step.snapshot(page_table, batch.req_pool_indices, batch.seq_lens)
+
+    def attend(
+        self,
+        q: torch.Tensor,
+        k_cache: torch.Tensor,
+        v_cache: torch.Tensor,
+        out: torch.Tensor,
+        scale: float,
+    ) -> None:
+        """Level 0, suffix level and merge."""
+        self._step.attend(q, k_cache, v_cache, out, scale)
+
+
+SHARING: dict[str, type[DenseChild] | type[CascadeChild]] = {
+    DENSE: DenseChild,
+    CASCADE: CascadeChild,
+}
+"""By the name that the dispatcher knows."""
+
+
+def tokens_of(batch: Any) -> int:
+    """Tokens that the step attends to, filler rows included, from the host's own copy."""
+    total = batch.seq_lens_sum
+    return int(batch.seq_lens_cpu.sum()) if total is None else int(total)
