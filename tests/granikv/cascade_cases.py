@@ -1,0 +1,111 @@
+"""Steps for `CascadeStep`, whichever FlashInfer it runs: the library, or what stands in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from granikv.attention import Segment, StepInputs
+from granikv.attention.flashinfer_cascade import CascadeStep
+from granikv.attention.kernels.config import Shape
+from granikv.attention.triton_dense import plan_of
+from granikv.plan import DecodePlan
+from tests.granikv.attention_cases import GARBAGE_SLOT, Case, Shared
+
+
+def moved(case: Case, device: torch.device) -> Case:
+    """The case's tensors on a device."""
+    step = case.step
+    segments = tuple(Segment(s.base, s.p0, s.length, s.rows.to(device)) for s in step.segments)
+    return Case(
+        case.q.to(device),
+        case.k_cache.to(device),
+        case.v_cache.to(device),
+        StepInputs(step.page_table.to(device), step.seq_lens, segments),
+        case.scale,
+    )
+
+
+def step_for(case: Case, rows: int, flashinfer: Any = None, **options: Any) -> CascadeStep:
+    """A step object for up to `rows` rows of the case's model."""
+    heads, width = case.k_cache.shape[1:]
+    shape = Shape(heads, case.q.shape[1] // heads, width, case.v_cache.shape[2], case.q.dtype)
+    room = {"tokens": 20_000, "shared_tokens": 20_000, "depth": 4, **options}
+    return CascadeStep(shape, rows, device=case.q.device, flashinfer=flashinfer, **room)
+
+
+def decode(step: CascadeStep, case: Case, plan: DecodePlan | None = None) -> Tensor:
+    """The case by `step`, whose results of earlier steps are poisoned first; on the CPU."""
+    case = moved(case, step.device)
+    lens = case.step.seq_lens
+    step.part_out.fill_(torch.nan)
+    step.part_lse.fill_(torch.nan)
+    step.plan(plan or plan_of(case.step), lens)
+    device = step.device
+    table_rows = torch.arange(len(lens), device=device)
+    step.snapshot(case.step.page_table, table_rows, torch.tensor(lens, device=device))
+    out = torch.full_like(case.q, torch.nan)
+    step.attend(case.q, case.k_cache, case.v_cache, out, case.scale)
+    return out.cpu()
+
+
+def random_layout(seed: int) -> tuple[list[int], list[Shared]]:
+    """Up to 40 rows in random classes below a random common head."""
+    g = torch.Generator().manual_seed(seed)
+
+    def draw(low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=g))
+
+    rows, head, classes = draw(1, 40), draw(0, 90), draw(1, 5)
+    of_class = [draw(0, classes) for _ in range(rows)]
+    lengths = [draw(1, 300) for _ in range(classes)]
+    shared = [Shared(tuple(range(rows)), 0, head)]
+    for number, length in enumerate(lengths):
+        members = tuple(row for row in range(rows) if of_class[row] == number)
+        shared.append(Shared(members, head + draw(0, 2), length))
+    reach = [head + 2 + (lengths[c] if c < classes else 0) for c in of_class]
+    return [start + draw(0, 150) for start in reach], shared
+
+
+def page_case(
+    seq_lens: Sequence[int],
+    prefix: int,
+    page_size: int,
+    *,
+    heads: tuple[int, int] = (4, 2),
+    d: int = 32,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> Case:
+    """All rows share `prefix` tokens, in whole pages of an ordinary pool; the rest is their own.
+
+    The last of the prefix's pages is shared too, whether it is full or not.
+    """
+    g = torch.Generator().manual_seed(seed)
+    shared = -(-prefix // page_size)
+    own = [-(-(n - prefix) // page_size) for n in seq_lens]
+    pages = (1 + torch.randperm(2 * (shared + sum(own)), generator=g)).tolist()
+    slots = (len(pages) + 1) * page_size + 1
+    table = torch.full((len(seq_lens), max(seq_lens) + 3), GARBAGE_SLOT)
+    within = torch.arange(page_size)
+    head = torch.cat([page * page_size + within for page in pages[:shared]])[:prefix]
+    at = shared
+    for row, (length, count) in enumerate(zip(seq_lens, own, strict=True)):
+        mine = [page * page_size + within for page in pages[at : at + count]]
+        table[row, :length] = torch.cat([head, *mine])[:length]
+        at += count
+    segment = Segment(None, 0, prefix, torch.arange(len(seq_lens)))
+    step = StepInputs(table.int(), list(seq_lens), (segment,), page_size)
+    live = torch.tensor(
+        sorted({s for row, n in enumerate(seq_lens) for s in table[row, :n].tolist()})
+    )
+    caches = []
+    for _ in "kv":
+        cache = torch.full((slots, heads[1], d), torch.nan, dtype=dtype)
+        cache[live] = torch.randn(live.numel(), heads[1], d, generator=g).to(dtype)
+        caches.append(cache)
+    q = torch.randn(len(seq_lens), heads[0], d, generator=g).to(dtype)
+    return Case(q, caches[0], caches[1], step, d**-0.5)
