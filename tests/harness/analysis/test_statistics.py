@@ -69,3 +69,33 @@ def test_what_is_no_number_is_refused(runs: list[float]) -> None:
 def test_a_baseline_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="not positive"):
         statistics.ratio([1.0], [0.0])
+
+
+def test_pairs_cancel_a_drift_that_hits_both() -> None:
+    """The machine gets slower by a third; B is 10% above A in every round."""
+    a = [300.0, 250.0, 200.0]
+    b = [value * 1.1 for value in a]
+    paired, apart = statistics.ratio(b, a, paired=True), statistics.ratio(b, a)
+    assert paired.value == pytest.approx(apart.value) == pytest.approx(1.1)
+    assert [paired.low, paired.high] == pytest.approx([1.1, 1.1])
+    assert apart.low < 0.9
+    assert apart.high > 1.3
+
+
+def test_runs_without_partners_are_no_pairs() -> None:
+    with pytest.raises(ValueError, match="3 and 2 runs make no pairs"):
+        statistics.ratio([1.0, 2.0, 3.0], [1.0, 2.0], paired=True)
+
+
+def test_the_relative_deviation_is_that_of_a_sample() -> None:
+    assert statistics.relative_deviation([9.0, 10.0, 11.0]) == pytest.approx(0.1)
+    assert statistics.relative_deviation([-9.0, -10.0, -11.0]) == pytest.approx(0.1)
+    assert statistics.relative_deviation([5.0]) == 0.0
+    assert statistics.relative_deviation([1.0, -1.0]) == 0.0
+
+
+def test_runs_that_deviate_by_more_than_ten_percent_are_unsteady() -> None:
+    assert not statistics.mean([9.0, 10.0, 11.0]).unsteady
+    assert statistics.mean([8.9, 10.0, 11.1]).unsteady
+    assert statistics.ratio([10.0, 10.0], [5.0, 10.0]).unsteady
+    assert not statistics.mean([7.0]).unsteady
