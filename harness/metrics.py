@@ -7,7 +7,7 @@ A metric that the log cannot give is NaN, which is stored as null: never 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ import pandas as pd
 
 Floats = npt.NDArray[np.float64]
 Metric = Callable[[pd.DataFrame], float]
+Slo = Mapping[str, float | None]
+"""A service-level objective: upper bounds `ttft_s`, `tpot_s` and `e2e_s` in s; None bounds not."""
 
 STEADY_SHARE = 0.9
 STEADY_MINIMUM = 0.1
@@ -99,6 +101,19 @@ def output_tok_s_steady(log: pd.DataFrame) -> float:
     return tokens / (end - start)
 
 
+def request_per_s_steady(log: pd.DataFrame) -> float:
+    """Requests answered per s of the steady window: last tokens that came in it / its length."""
+    start, end = steady_window_s(log)
+    last = _column(log, "last_token_s")
+    return _ratio(float(((last > start) & (last <= end)).sum()), end - start)
+
+
+def steady_share(log: pd.DataFrame) -> float:
+    """Length of the steady window / duration, in [0, 1]: how much of a run its ends are not."""
+    start, end = steady_window_s(log)
+    return _ratio(end - start, duration_s(log))
+
+
 def ttft_s(log: pd.DataFrame) -> Floats:
     """Time to first token of each request in s, from sending: first token − sent."""
     return _column(log, "first_token_s") - _column(log, "sent_s")
@@ -137,6 +152,47 @@ def e2e_s(log: pd.DataFrame) -> Floats:
     return _column(log, "last_token_s") - _column(log, "sent_s")
 
 
+def e2e_scheduled_s(log: pd.DataFrame) -> Floats:
+    """Latency of each request in s, from its due time: last token − scheduled."""
+    return _column(log, "last_token_s") - _column(log, "scheduled_s")
+
+
+def good(log: pd.DataFrame, slo: Slo) -> npt.NDArray[np.bool_]:
+    """Whether each answered request kept every bound of the objective (`Slo`).
+
+    TTFT and latency count from the due time: the user waits in the queue too. A request whose TTFT
+    is not known does not keep a bound on it; one of a single token keeps any on TPOT.
+    """
+    ok = _ok(log)
+    kept = np.ones(len(ok), dtype=np.bool_)
+    first = np.array([c[0] if len(c) else 0 for c in ok["chunk_tokens"]], dtype=float)
+    later = ok["output_tokens"].to_numpy(float) - first
+    span = ok["last_token_s"].to_numpy(float) - ok["first_token_s"].to_numpy(float)
+    for name, values in (
+        ("ttft_s", ttft_scheduled_s(log)),
+        ("tpot_s", np.where(later > 0, span / np.maximum(later, 1), 0.0)),
+        ("e2e_s", e2e_scheduled_s(log)),
+    ):
+        bound = slo.get(name)
+        if bound is not None:
+            kept &= values <= bound
+    return kept
+
+
+def goodput_req_s(log: pd.DataFrame, slo: Slo) -> float:
+    """Goodput in requests/s: requests that kept the objective / duration; NaN without a bound."""
+    return _ratio(float(good(log, slo).sum()), duration_s(log)) if _bounded(slo) else float("nan")
+
+
+def slo_share(log: pd.DataFrame, slo: Slo) -> float:
+    """Share of all requests, failed ones too, that kept the objective, in [0, 1]."""
+    return _ratio(float(good(log, slo).sum()), float(len(log))) if _bounded(slo) else float("nan")
+
+
+def _bounded(slo: Slo) -> bool:
+    return any(bound is not None for bound in slo.values())
+
+
 def send_lag_ms(log: pd.DataFrame) -> Floats:
     """The client's own delay of each request in ms: sent − when it was due and had a permit."""
     return 1000.0 * (_column(log, "sent_s") - _column(log, "permitted_s"))
@@ -159,23 +215,40 @@ METRICS: dict[str, Metric] = {
     "output_tok_s_steady": output_tok_s_steady,
     "total_tok_s": total_tok_s,
     "request_per_s": request_per_s,
+    "request_per_s_steady": request_per_s_steady,
+    "steady_share": steady_share,
     "ttft_p50_s": _at(ttft_s, 0.50),
+    "ttft_p90_s": _at(ttft_s, 0.90),
     "ttft_p99_s": _at(ttft_s, 0.99),
     "ttft_scheduled_p50_s": _at(ttft_scheduled_s, 0.50),
+    "ttft_scheduled_p90_s": _at(ttft_scheduled_s, 0.90),
     "ttft_scheduled_p99_s": _at(ttft_scheduled_s, 0.99),
     "tpot_p50_ms": _at(tpot_ms, 0.50),
+    "tpot_p90_ms": _at(tpot_ms, 0.90),
     "tpot_p99_ms": _at(tpot_ms, 0.99),
     "itl_p50_ms": _at(itl_ms, 0.50),
+    "itl_p90_ms": _at(itl_ms, 0.90),
     "itl_p99_ms": _at(itl_ms, 0.99),
     "e2e_p50_s": _at(e2e_s, 0.50),
+    "e2e_p90_s": _at(e2e_s, 0.90),
     "e2e_p99_s": _at(e2e_s, 0.99),
+    "e2e_scheduled_p50_s": _at(e2e_scheduled_s, 0.50),
+    "e2e_scheduled_p90_s": _at(e2e_scheduled_s, 0.90),
+    "e2e_scheduled_p99_s": _at(e2e_scheduled_s, 0.99),
     "send_lag_p99_ms": _at(send_lag_ms, 0.99),
     "hit_rate": hit_rate,
 }
-"""Every metric that a cell stores, by its name with its unit. TTFT and E2E are send-based, as the
-paper's; `ttft_scheduled_*` count from the due time."""
+"""The metrics of a log alone, by name with unit. TTFT and E2E are send-based, as the paper's;
+`*_scheduled_*` count from the due time."""
+
+OBJECTIVES: dict[str, Callable[[pd.DataFrame, Slo], float]] = {
+    "goodput_req_s": goodput_req_s,
+    "slo_share": slo_share,
+}
+"""Those that depend on what counts as good (conf/config.yaml, `slo`)."""
 
 
-def compute(log: pd.DataFrame) -> dict[str, float]:
-    """All metrics of one log; NaN where it cannot give one."""
-    return {name: metric(log) for name, metric in METRICS.items()}
+def compute(log: pd.DataFrame, slo: Slo | None = None) -> dict[str, float]:
+    """All metrics that a cell stores; NaN where the log cannot give one."""
+    of_log = {name: metric(log) for name, metric in METRICS.items()}
+    return of_log | {name: metric(log, slo or {}) for name, metric in OBJECTIVES.items()}

@@ -101,7 +101,7 @@ def _workload(config: Mapping[str, Any], load: Load) -> tuple[Workload, Arrivals
     }
     try:
         workload = build(options)
-        arrivals = load.arrivals(len(workload.requests))
+        arrivals = load.arrivals(len(workload.openers), workload.recorded_s)
         return with_arrivals(workload, arrivals), arrivals
     except WorkloadError as error:
         raise HarnessError(str(error)) from None
@@ -167,7 +167,7 @@ def _identity(config: Mapping[str, Any], system: System, model: Model, workload:
     """Hash of all that decides the result; the workload counts by its tokens, not its options."""
     parts: dict[str, Any] = copy.deepcopy(dict(config))
     # Telemetry only watches; what it costs the server is said in conf/telemetry/.
-    for name in ("output", "rerun", "client", "workload", "telemetry"):
+    for name in ("output", "rerun", "client", "slo", "workload", "telemetry"):
         del parts[name]
     for group, keys in NOT_IDENTITY.items():
         for key in keys:
@@ -189,7 +189,7 @@ def _stored(config: Mapping[str, Any]) -> dict[str, Any]:
     del stored["output"], stored["rerun"]
     stored["model"].pop("path", None)
     stored["engine"].pop("python", None)
-    for key in ("sharegpt_file", "tokenizer"):
+    for key in ("sharegpt_file", "tokenizer", "trace_file"):
         if stored["workload"].get(key):
             stored["workload"][key] = "given"
     return stored

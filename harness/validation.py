@@ -88,10 +88,11 @@ def streaming(evidence: Evidence) -> list[str]:
 
 def designed_hit_rate(evidence: Evidence) -> float | None:
     """Share of the prompt tokens that primed prefixes cover, in whole pages; None if unknown."""
-    if not evidence.primed and evidence.workload.prefixes:
+    workload = evidence.workload
+    if workload.reuse_is_timed or (not evidence.primed and workload.prefixes):
         return None
     page = int(evidence.after.argument("page_size") or 1)
-    requests = evidence.workload.requests
+    requests = workload.requests
     covered = sum(request.prefix_len // page * page for request in requests)
     return covered / max(1, sum(request.prompt_len for request in requests))
 

@@ -1,6 +1,14 @@
 """Workloads: requests as token ids with an arrival time and an output length, made from a seed."""
 
-from workloads.arrivals import Arrivals, burst, constant, poisson, with_arrivals
+from workloads.arrivals import (
+    Arrivals,
+    burst,
+    constant,
+    gamma,
+    poisson,
+    recorded,
+    with_arrivals,
+)
 from workloads.build import build
 from workloads.request import NO_PREFIX, Request, Workload, WorkloadError
 
@@ -13,6 +21,8 @@ __all__ = [
     "build",
     "burst",
     "constant",
+    "gamma",
     "poisson",
+    "recorded",
     "with_arrivals",
 ]

@@ -50,6 +50,10 @@ class Request:
     prefix_len: tokens of that prefix (0 without one). Other requests of the class share at least
         these; with generated tokens they share exactly these.
     due_s: seconds after the start of the load, to the nanosecond; None while no arrivals are set.
+        For one that follows another, the opening request's.
+    after: the request whose answer must have come before this one is asked, or None. One request
+        has one follower at most: a dialogue.
+    think_s: seconds between that answer and this request.
     """
 
     index: int
@@ -58,6 +62,8 @@ class Request:
     prefix_class: int = NO_PREFIX
     prefix_len: int = 0
     due_s: float | None = None
+    after: int | None = None
+    think_s: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_ids", read_only(self.input_ids))
@@ -67,6 +73,12 @@ class Request:
             raise WorkloadError(f"request {self.index} asks for {self.max_new_tokens} tokens")
         if self.due_s is not None and not 0 <= self.due_s < float("inf"):
             raise WorkloadError(f"request {self.index} is due at {self.due_s} s")
+        if self.after is not None and not 0 <= self.after < self.index:
+            raise WorkloadError(
+                f"request {self.index} follows request {self.after}, not an earlier"
+            )
+        if not 0 <= self.think_s < float("inf"):
+            raise WorkloadError(f"request {self.index} has a think time of {self.think_s} s")
 
     @property
     def prompt_len(self) -> int:
@@ -91,6 +103,8 @@ class Workload:
     prefixes: int32 [L_p] each, read-only, indexed by Request.prefix_class.
     parameters: JSON values, enough to build it again.
     provenance: one line on the source of lengths and tokens, to print in reports.
+    reuse_is_timed: whether more than the prefixes can be shared, depending on what is still cached
+        when a request comes, so that no hit rate can be designed.
     Raises WorkloadError if a request does not start with its class's prefix, or if the due times
     are incomplete or run backwards.
     """
@@ -101,6 +115,7 @@ class Workload:
     parameters: dict[str, Any]
     provenance: str
     seed: int
+    reuse_is_timed: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "requests", tuple(self.requests))
@@ -110,6 +125,9 @@ class Workload:
                 raise WorkloadError(f"request {index} carries the index {request.index}")
             self._check_prefix(request)
         self._check_due_times()
+        leaders = [request.after for request in self.requests if request.after is not None]
+        if len(set(leaders)) < len(leaders):
+            raise WorkloadError("two requests follow the same one")
 
     def _check_prefix(self, request: Request) -> None:
         if not NO_PREFIX <= request.prefix_class < len(self.prefixes):
@@ -134,6 +152,17 @@ class Workload:
             raise WorkloadError("some requests have a due time and some have none")
         if any(later < earlier for earlier, later in pairwise(known)):
             raise WorkloadError("due times must not run backwards")
+
+    @property
+    def openers(self) -> tuple[Request, ...]:
+        """The requests that wait for no other's answer."""
+        return tuple(request for request in self.requests if request.after is None)
+
+    @property
+    def recorded_s(self) -> tuple[float, ...] | None:
+        """The openers' due times in s, where the workload brings them along; else None."""
+        times = [request.due_s for request in self.openers]
+        return None if None in times else tuple(time for time in times if time is not None)
 
     @property
     def prompt_tokens(self) -> int:
@@ -178,4 +207,9 @@ def _packed(request: Request) -> bytes:
         request.prefix_len,
         _NOT_SCHEDULED if due_ns is None else due_ns,
     )
-    return fields + request.input_ids.astype("<i4").tobytes()
+    follows = (
+        b""
+        if request.after is None
+        else struct.pack("<2q", request.after, round(request.think_s * 1e9))
+    )
+    return fields + follows + request.input_ids.astype("<i4").tobytes()

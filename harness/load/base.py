@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from harness.errors import HarnessError
@@ -33,8 +33,11 @@ class Load(ABC):
         return ()
 
     @abstractmethod
-    def arrivals(self, requests: int) -> Arrivals:
-        """Due times of so many requests."""
+    def arrivals(self, requests: int, recorded: Sequence[float] | None = None) -> Arrivals:
+        """Due times of so many requests.
+
+        recorded: those that the workload brings along, in s, if any; only a replay looks at them.
+        """
 
     def number(self, key: str) -> float:
         """A positive number from the configuration."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.load.base import Load
 from workloads.arrivals import Arrivals, burst
 
@@ -11,6 +13,6 @@ class Burst(Load):
 
     kind = "burst"
 
-    def arrivals(self, requests: int) -> Arrivals:
+    def arrivals(self, requests: int, recorded: Sequence[float] | None = None) -> Arrivals:
         """Zero for every request."""
         return burst(requests)

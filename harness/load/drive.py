@@ -3,45 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
-from harness.client import Client, Reply, body, now
+from harness.client import body, now
+from harness.errors import HarnessError
+from harness.load import senders
 from harness.load.permits import Permits
+from harness.load.senders import Job, Senders
+from harness.load.streams import undisturbed
 from harness.store import frame
 from workloads.request import Request
 
-HEARTBEAT_S = 0.01
 WATCH_S = 0.5
 LEAD_S = 0.05
+TIMES = ("sent_s", "first_token_s", "last_token_s")
 
 
 @dataclass(frozen=True)
 class Options:
-    """permits: B or None. due_when_permitted: a closed loop. The timeouts are in s."""
+    """permits: B or None. due_when_permitted: a closed loop. The timeouts are in s.
+
+    workers: client processes; None: decided by how many streams there can be at once.
+    """
 
     permits: int | None
     due_when_permitted: bool
     request_timeout_s: float
     drain_timeout_s: float
+    workers: int | None = 1
 
 
 @dataclass
 class Outcome:
     """What a load gave.
 
-    requests: the log (harness.store.REQUEST_COLUMNS). loop_lag_s: how late the client's own event
-    loop woke, sampled every HEARTBEAT_S. died: the server went away in mid-run. start: the reading
-    of `harness.client.now` at the log's time 0, for telemetry.
+    requests: the log (harness.store.REQUEST_COLUMNS). loop_lag_s: how late the client's event loops
+    woke, sampled every harness.load.streams.HEARTBEAT_S. died: the server went away in mid-run.
+    start: the reading of `harness.client.now` at the log's time 0, for telemetry. workers: client
+    processes.
     """
 
     requests: pd.DataFrame
     loop_lag_s: list[float] = field(default_factory=list)
     died: bool = False
     start: float = float("nan")
+    workers: int = 1
 
 
 def drive(
@@ -49,73 +61,83 @@ def drive(
 ) -> Outcome:
     """Send the requests at their due times and wait for every reply; stop when the server is gone.
 
-    Requests must carry due times. One thread, one event loop.
+    Requests must carry due times. Raises HarnessError when a client process fails.
     """
-    return asyncio.run(_Driver(url, requests, options, is_alive).run())
+    bodies = {i: body(r.input_ids.tolist(), r.max_new_tokens) for i, r in enumerate(requests)}
+    workers = _workers(options, len(requests))
+    sender = senders.make(Job(url, options.request_timeout_s, bodies), workers)
+    try:
+        with undisturbed():
+            outcome = asyncio.run(_Driver(sender, requests, options, is_alive).run())
+    finally:
+        sender.close()
+    outcome.workers = workers
+    return outcome
+
+
+def _workers(options: Options, requests: int) -> int:
+    if options.workers is None:
+        streams = min(requests, options.permits or requests)
+        return senders.workers_for(streams, os.cpu_count() or 1)
+    if isinstance(options.workers, bool) or options.workers < 1:
+        raise HarnessError(f"client.workers must be null or at least 1, not {options.workers!r}")
+    return options.workers
 
 
 class _Driver:
     def __init__(
         self,
-        url: str,
+        sender: Senders,
         requests: Sequence[Request],
         options: Options,
         is_alive: Callable[[], bool],
     ) -> None:
-        self._url = url
+        self._sender = sender
         self._requests = requests
         self._options = options
         self._is_alive = is_alive
-        # Serialised before the clock starts: a long prompt takes milliseconds.
-        self._bodies = [body(r.input_ids.tolist(), r.max_new_tokens) for r in requests]
         self._rows: list[dict[str, Any]] = [_unsent(request) for request in requests]
-        self._replies: dict[int, Reply] = {}
-        self._lags: list[float] = []
+        place = {request.index: i for i, request in enumerate(requests)}
+        self._followers = {place[r.after]: i for i, r in enumerate(requests) if r.after is not None}
+        self._permits = Permits(options.permits)
         self._start = 0.0
+        self._last_sent = 0.0
 
     async def run(self) -> Outcome:
-        client = Client(self._url, self._options.request_timeout_s)
+        await self._sender.start()
         self._start = now() + LEAD_S
-        heart = asyncio.create_task(self._beat())
-        died = await self._until_done_or_dead(asyncio.create_task(self._send_all(client)))
-        heart.cancel()
-        for index, reply in self._replies.items():
-            reply.parse()
-            self._rows[index].update(_answered(reply, self._start))
-        return Outcome(frame(self._rows), self._lags, died, self._start)
+        died = await self._until_done_or_dead(asyncio.create_task(self._send_all()))
+        results = await self._sender.results()
+        for index, answer in results.answers.items():
+            self._rows[index].update(_since(self._start, answer))
+        return Outcome(frame(self._rows), results.lags, died, self._start)
 
     def _elapsed(self) -> float:
         return now() - self._start
 
-    async def _beat(self) -> None:
-        while True:
-            due = now() + HEARTBEAT_S
-            await asyncio.sleep(HEARTBEAT_S)
-            self._lags.append(max(0.0, now() - due))
-
     async def _until_done_or_dead(self, work: asyncio.Task[None]) -> bool:
-        while not work.done():
-            await asyncio.wait([work], timeout=WATCH_S)
-            if not work.done() and not self._is_alive():
+        try:
+            while not work.done():
+                await asyncio.wait([work], timeout=WATCH_S)
+                self._sender.check()
+                if not work.done() and not self._is_alive():
+                    return True
+            work.result()
+        finally:
+            if not work.done():
                 work.cancel()
                 await asyncio.wait([work])
-                return True
-        work.result()
         return not self._is_alive()
 
-    async def _send_all(self, client: Client) -> None:
-        permits = Permits(self._options.permits)
+    async def _send_all(self) -> None:
         flying: set[asyncio.Task[None]] = set()
         try:
             for index, request in enumerate(self._requests):
+                if request.after is not None:
+                    continue
                 due = request.due_s or 0.0
-                await asyncio.sleep(max(0.0, due - self._elapsed()))
-                free = await permits.acquire()
-                permitted = max(due, free)
-                row = self._rows[index]
-                row["scheduled_s"] = permitted if self._options.due_when_permitted else due
-                row["permitted_s"] = permitted
-                task = asyncio.create_task(self._send(client, index, permits))
+                await self._permitted(index, due)
+                task = asyncio.create_task(self._converse(index))
                 flying.add(task)
                 task.add_done_callback(flying.discard)
             await self._drain(flying)
@@ -123,35 +145,44 @@ class _Driver:
             for task in flying:
                 task.cancel()
 
-    async def _drain(self, flying: set[asyncio.Task[None]]) -> None:
-        if not flying:
-            return
-        _, late = await asyncio.wait(set(flying), timeout=self._options.drain_timeout_s)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late)
-
-    async def _send(self, client: Client, index: int, permits: Permits) -> None:
+    async def _permitted(self, index: int, due: float) -> None:
+        """Wait until a request is due and has a permit."""
+        await asyncio.sleep(max(0.0, due - self._elapsed()))
+        free = await self._permits.acquire()
         row = self._rows[index]
-        row["sent_s"] = self._elapsed()
-        row["error"] = "no reply before the load ended"
-        reply = await client.generate(self._bodies[index])
-        self._replies[index] = reply
-        permits.release(reply.ended - self._start)
+        row["permitted_s"] = permitted = max(due, free)
+        row["scheduled_s"] = permitted if self._options.due_when_permitted else due
+
+    async def _converse(self, index: int | None) -> None:
+        """Send a request that has its permit, then those that follow it, one after the other."""
+        while index is not None:
+            self._last_sent = self._elapsed()
+            ended = await self._sender.send(index) - self._start
+            self._permits.release(ended)
+            index = self._followers.get(index)
+            if index is not None:
+                request = self._requests[index]
+                await self._permitted(index, max(request.due_s or 0.0, ended + request.think_s))
+
+    async def _drain(self, flying: set[asyncio.Task[None]]) -> None:
+        """Wait for all that is in flight, for a limited time after the last request was sent."""
+        while flying:
+            left = self._last_sent + self._options.drain_timeout_s - self._elapsed()
+            if left <= 0:
+                return
+            await asyncio.wait(set(flying), timeout=left)
 
 
 def _unsent(request: Request) -> dict[str, Any]:
     """The row of a request that was never sent."""
-    never = float("nan")
     return {
         "index": request.index,
         "prefix_class": request.prefix_class,
         "scheduled_s": request.due_s,
-        "permitted_s": never,
-        "sent_s": never,
-        "first_token_s": never,
-        "last_token_s": never,
+        "permitted_s": math.nan,
+        "sent_s": math.nan,
+        "first_token_s": math.nan,
+        "last_token_s": math.nan,
         "prompt_tokens_asked": request.prompt_len,
         "prompt_tokens": 0,
         "cached_tokens": 0,
@@ -167,18 +198,8 @@ def _unsent(request: Request) -> dict[str, Any]:
     }
 
 
-def _answered(reply: Reply, start: float) -> dict[str, Any]:
-    return {
-        "first_token_s": reply.first_token - start,
-        "last_token_s": reply.last_token - start,
-        "prompt_tokens": reply.prompt_tokens,
-        "cached_tokens": reply.cached_tokens,
-        "output_tokens": reply.output_tokens,
-        "status": reply.status,
-        "ok": reply.ok,
-        "error": reply.error,
-        "finish_reason": reply.finish_reason,
-        "output_sha256": reply.output_sha256,
-        "chunk_s": [at - start for at in reply.chunk_at],
-        "chunk_tokens": reply.chunk_tokens,
-    }
+def _since(start: float, answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer with its times counted from the start of the load."""
+    moved = {name: answer[name] - start for name in TIMES if name in answer}
+    chunks = [at - start for at in answer.get("chunk_s", ())]
+    return {**answer, **moved, "chunk_s": chunks}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.load.base import Load
 from workloads.arrivals import Arrivals, poisson
 
@@ -19,6 +21,6 @@ class PoissonCapped(Load):
         """Options of this load."""
         return ("rate", "permits", "seed")
 
-    def arrivals(self, requests: int) -> Arrivals:
+    def arrivals(self, requests: int, recorded: Sequence[float] | None = None) -> Arrivals:
         """Exponential gaps of mean 1 / rate."""
         return poisson(self.number("rate"), requests, self.integer("seed", minimum=0))

@@ -11,13 +11,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
+import yaml
 from aiohttp.test_utils import TestServer
 
 from harness import load, metrics
+from harness.config import DIRECTORY
 from harness.errors import HarnessError
-from harness.load.drive import Options, Outcome, _Driver, drive
+from harness.load.drive import Options, Outcome, drive
 from harness.load.permits import Permits
+from harness.load.senders import workers_for
+from harness.load.streams import Streams
 from tests.harness.fake_server import Fake, application, arguments
 from workloads.arrivals import with_arrivals
 from workloads.build import build
@@ -58,11 +63,11 @@ def workload(requests: int, output_tokens: int = 4) -> Workload:
 
 
 def offer(
-    config: dict[str, Any], requests: int, output_tokens: int = 4, **faults: Any
+    config: dict[str, Any], requests: int, output_tokens: int = 4, workers: int = 1, **faults: Any
 ) -> pd.DataFrame:
     offered = load.make(config)
     due = with_arrivals(workload(requests, output_tokens), offered.arrivals(requests))
-    options = Options(offered.permits, offered.due_when_permitted, 30, 30)
+    options = Options(offered.permits, offered.due_when_permitted, 30, 30, workers)
     with fake_url(**faults) as url:
         outcome: Outcome = drive(url, due.requests, options, lambda: True)
     assert not outcome.died
@@ -89,6 +94,31 @@ def test_arrivals_and_lengths_have_separate_generators() -> None:
     assert due[0].sha256 != due[1].sha256
 
 
+def test_every_load_is_a_class_and_a_file() -> None:
+    kinds = {yaml.safe_load(p.read_text())["kind"] for p in (DIRECTORY / "load").glob("*.yaml")}
+    assert kinds == set(load.LOADS)
+
+
+def test_burstiness_is_the_shape_of_the_gaps() -> None:
+    for burstiness in (0.25, 1.0, 4.0):
+        config = {"kind": "gamma", "rate": 100.0, "burstiness": burstiness, "seed": 3}
+        gaps = np.diff((0.0, *load.make(config).arrivals(4000).due_s))
+        assert gaps.mean() == pytest.approx(0.01, rel=0.1)
+        assert gaps.std() / gaps.mean() == pytest.approx(burstiness**-0.5, rel=0.1)
+
+
+def test_constant_gaps() -> None:
+    due = load.make({"kind": "constant", "rate": 4.0}).arrivals(3).due_s
+    assert due == (0.0, 0.25, 0.5)
+
+
+def test_a_replay_takes_the_workload_s_times() -> None:
+    replay = load.make({"kind": "replay", "speed": 2.0})
+    assert replay.arrivals(3, [0.0, 1.0, 4.0]).due_s == (0.0, 0.5, 2.0)
+    with pytest.raises(HarnessError, match="needs a workload with recorded times"):
+        replay.arrivals(3)
+
+
 def test_poisson_rate_is_the_asked_one() -> None:
     due = np.array(load.make({**POISSON, "rate": 100.0}).arrivals(20_000).due_s)
     assert due[-1] == pytest.approx(200, rel=0.03)
@@ -105,11 +135,13 @@ def test_poisson_rate_is_the_asked_one() -> None:
         ({**POISSON, "permits": 2.5}, "load.permits must be an integer"),
         ({**POISSON, "kind": "sudden"}, "unknown load 'sudden'"),
         ({"kind": "burst", "rate": 3}, "load.rate is unknown to burst"),
+        ({"kind": "gamma", "rate": 3, "burstiness": 0, "seed": 1}, "load.burstiness must be a pos"),
+        ({"kind": "replay", "speed": -1}, "load.speed must be a positive number"),
     ],
 )
 def test_a_bad_load_is_refused_in_words(config: dict[str, Any], words: str) -> None:
     with pytest.raises(HarnessError, match=words):
-        load.make(config).arrivals(3)
+        load.make(config).arrivals(3, [0.0, 1.0, 2.0])
 
 
 def test_permits_are_given_in_order_with_the_moment_they_were_free() -> None:
@@ -172,7 +204,7 @@ def test_a_client_that_is_busy_shows_as_its_own_lag(monkeypatch: pytest.MonkeyPa
         await asyncio.sleep(0.1)
         time.sleep(0.4)
 
-    monkeypatch.setattr(_Driver, "_beat", blocked)
+    monkeypatch.setattr(Streams, "beat", blocked)
     log = offer({"kind": "open", "rate": 100.0, "seed": 3}, 60)
     assert metrics.send_lag_ms(log).max() > 200
     assert metrics.ttft_s(log).max() < metrics.ttft_scheduled_s(log).max()
@@ -213,3 +245,59 @@ def test_a_reply_that_never_comes_does_not_hold_the_load() -> None:
         outcome = drive(url, due.requests, Options(None, False, 90, 0.3), lambda: True)
     assert not outcome.died
     assert set(outcome.requests["error"]) == {"no reply before the load ended"}
+
+
+def test_worker_processes_share_the_permits() -> None:
+    """Three processes, five permits: five in flight whoever sends, and no permit idles."""
+    log = offer({**POISSON, "rate": 1e6, "permits": 5}, 30, workers=3, tpot_s=0.02)
+    assert (log["output_tokens"] == 4).all()
+    edges = [(t, 1) for t in log["sent_s"]] + [(t, -1) for t in log["last_token_s"]]
+    flying = np.cumsum([step for _, step in sorted(edges)])
+    assert flying.max() == 5
+    assert (log["permitted_s"] <= log["sent_s"]).all()
+
+
+def test_worker_processes_give_what_one_process_gives() -> None:
+    one, three = (offer({"kind": "burst"}, 20, workers=workers) for workers in (1, 3))
+    same = ["index", "prompt_tokens", "output_tokens", "output_sha256", "finish_reason", "status"]
+    assert one[same].equals(three[same])
+    assert three["chunk_tokens"].map(list).tolist() == [[1] * 4] * 20
+
+
+def test_a_worker_that_dies_is_one_clear_line() -> None:
+    due = with_arrivals(workload(6), load.make({"kind": "burst"}).arrivals(6))
+    killed: list[psutil.Process] = []
+
+    def alive() -> bool:
+        if not killed:
+            killed.extend(
+                child
+                for child in psutil.Process().children()
+                if "harness.load.worker" in child.cmdline()
+            )
+            killed[0].kill()
+        return True
+
+    with (
+        fake_url(ttft_s=60) as url,
+        pytest.raises(
+            HarnessError, match=r"^client worker \d died \(exit status -9\): .*workers=1"
+        ),
+    ):
+        drive(url, due.requests, Options(None, False, 90, 90, 2), alive)
+    assert len(killed) == 2
+    assert not any(child.is_running() for child in killed)
+
+
+@pytest.mark.parametrize(
+    ("streams", "cores", "workers"),
+    [(1, 2, 1), (256, 2, 1), (256, 16, 4), (64, 64, 1), (512, 64, 8)],
+)
+def test_processes_by_streams_and_cores(streams: int, cores: int, workers: int) -> None:
+    assert workers_for(streams, cores) == workers
+
+
+@pytest.mark.parametrize("workers", [0, -1, True])
+def test_a_bad_number_of_workers_is_refused(workers: int) -> None:
+    with pytest.raises(HarnessError, match=r"client\.workers must be null or at least 1"):
+        drive("http://127.0.0.1:9", [], Options(None, False, 1, 1, workers), lambda: True)

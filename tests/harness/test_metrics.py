@@ -134,3 +134,58 @@ def test_a_moment_is_no_steady_state() -> None:
     )
     assert all(math.isnan(edge) for edge in metrics.steady_window_s(log))
     assert math.isnan(metrics.output_tok_s_steady(log))
+
+
+def test_the_steady_window_has_its_own_request_rate() -> None:
+    log = frame(
+        [request(0, [1.0, 6.0], sent=0.0), request(1, [3.0, 10.0], sent=2.0), request(2, [4.0])]
+    )
+    assert metrics.steady_window_s(log) == (2.0, 4.0)  # three in flight
+    assert metrics.request_per_s_steady(log) == pytest.approx(1 / 2)
+    assert metrics.steady_share(log) == pytest.approx(2 / 10)
+
+
+def test_percentiles_stand_side_by_side() -> None:
+    log = frame([request(i, [float(i), 2.0 * i], scheduled=-1.0) for i in range(1, 102)])
+    values = metrics.compute(log)
+    assert [values[f"ttft_p{q}_s"] for q in (50, 90, 99)] == pytest.approx([51, 91, 100])
+    assert values["ttft_scheduled_p90_s"] == pytest.approx(92)
+    assert values["e2e_p90_s"] == pytest.approx(182)
+    assert values["e2e_scheduled_p99_s"] == pytest.approx(201)
+    assert values["tpot_p90_ms"] == values["itl_p90_ms"] == pytest.approx(91_000)
+
+
+SLO_LOG = [
+    request(0, [0.5, 0.6], scheduled=0.0),  # TTFT 0.5 s, TPOT 0.1 s, latency 0.6 s
+    request(1, [1.5, 1.6], scheduled=0.0, sent=1.4),  # quick once sent, late for its user
+    request(2, [2.5, 4.0], scheduled=2.0, sent=2.0),  # TPOT 1.5 s
+    request(3, [3.0], scheduled=2.9, sent=2.9),  # one token
+    request(4, [4.0], scheduled=3.9, sent=3.9, ok=False),
+]
+
+
+@pytest.mark.parametrize(
+    ("slo", "good"),
+    [
+        ({"ttft_s": 1.0}, [True, False, True, True]),
+        ({"tpot_s": 0.2}, [True, True, False, True]),
+        ({"e2e_s": 0.7}, [True, False, False, True]),
+        ({"ttft_s": 1.0, "tpot_s": 0.2, "e2e_s": None}, [True, False, False, True]),
+    ],
+)
+def test_goodput_counts_requests_that_keep_every_bound(slo: metrics.Slo, good: list[bool]) -> None:
+    log = frame(SLO_LOG)
+    assert metrics.good(log, slo).tolist() == good
+    assert metrics.goodput_req_s(log, slo) == pytest.approx(sum(good) / 4.0)
+    assert metrics.slo_share(log, slo) == pytest.approx(sum(good) / 5)  # the failed one counts
+
+
+def test_no_objective_gives_no_goodput() -> None:
+    for slo in ({}, {"ttft_s": None}):
+        assert math.isnan(metrics.goodput_req_s(frame(SLO_LOG), slo))
+        assert math.isnan(metrics.slo_share(frame(SLO_LOG), slo))
+
+
+def test_an_unknown_time_to_first_token_is_not_good() -> None:
+    row = {**request(0, [2.0], [16]), "first_token_s": math.nan}
+    assert not metrics.good(frame([row]), {"ttft_s": 100.0}).any()

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from tests.workloads.configs import small
-from workloads import Arrivals, WorkloadError, build, burst, constant, poisson, with_arrivals
+from workloads import (
+    Arrivals,
+    WorkloadError,
+    build,
+    burst,
+    constant,
+    gamma,
+    poisson,
+    recorded,
+    with_arrivals,
+)
 
 
 def test_poisson_golden() -> None:
@@ -90,3 +100,23 @@ def test_the_workload_s_seed_does_not_tie_arrivals_to_contents() -> None:
     one, other = (build(small("sharegpt", seed=seed)) for seed in (1, 2))
     timed = [with_arrivals(workload, poisson(2.0, 12, seed=4)) for workload in (one, other)]
     assert timed[0].parameters["arrivals"] == timed[1].parameters["arrivals"]
+
+
+def test_gamma_golden_and_prefix() -> None:
+    reference = gamma(4.0, 0.5, 100, seed=1)
+    assert gamma(4.0, 0.5, 200, seed=1).due_s[:100] == reference.due_s
+    others = [gamma(4.0, 0.5, 100, seed=2), gamma(4.0, 0.6, 100, seed=1)]
+    assert len({reference.sha256, *(other.sha256 for other in others)}) == 3
+    assert reference.sha256 == "c3a98b92edbdcee24a6bb8db3ae6dbe61bf9388a1b59dede5ec3a7e616c07333"
+
+
+def test_recorded_times_are_scaled() -> None:
+    assert recorded([0.0, 3.0], speed=1.5).due_s == (0.0, 2.0)
+    with pytest.raises(WorkloadError, match="speed must be a positive number"):
+        recorded([0.0], speed=0.0)
+
+
+@pytest.mark.parametrize("shape", [0.0, -1.0, math.nan])
+def test_bad_burstiness(shape: float) -> None:
+    with pytest.raises(WorkloadError, match="burstiness must be"):
+        gamma(1.0, shape, 3, seed=1)
