@@ -12,16 +12,16 @@ from torch import Tensor
 
 from granikv.attention.interface import DecodeBackend, StepInputs
 from granikv.attention.kernels import worklist
-from granikv.attention.kernels.config import (
-    PrefixConfig,
-    Shape,
-    SuffixConfig,
-    prefix_config,
-    suffix_config,
-)
-from granikv.attention.kernels.dense_prefix import dense_prefix
+from granikv.attention.kernels.config import Shape, StepConfig, step_config
+from granikv.attention.kernels.dense_prefix import dense_prefix, describable
 from granikv.attention.kernels.merge import merge
-from granikv.attention.kernels.paged_suffix import PART_FIELDS, paged_suffix, part_limit, snapshot
+from granikv.attention.kernels.paged_suffix import (
+    PART_FIELDS,
+    paged_suffix,
+    part_limit,
+    ringable,
+    snapshot,
+)
 from granikv.attention.layout import segment_levels
 from granikv.attention.numerics import group_size
 from granikv.plan import DecodePlan, PagedRange, Segment
@@ -59,7 +59,7 @@ class DenseStep:
     step; its launches depend on the number of rows given to it alone.
 
     Attributes:
-        shape, prefix, suffix: what the kernels are compiled for.
+        shape, prefix, suffix, overlap: what the kernels are compiled for, and how they run.
         current: the plan in force, None before the first.
         part_out, part_lse: the parts of the last layer, as `dense_prefix` writes them.
     """
@@ -71,19 +71,18 @@ class DenseStep:
         tokens: int,
         device: torch.device,
         depth: int = 4,
-        prefix: PrefixConfig | None = None,
-        suffix: SuffixConfig | None = None,
+        config: StepConfig | None = None,
     ) -> None:
         """Allocate the buffers.
 
         rows    largest batch
         tokens  most tokens of one step that no segment covers
         depth   segments that a row reads, on average
+        config  None for what was measured to be the fastest
         """
         self.shape = shape
         self.rows = rows
-        self.prefix = prefix or prefix_config(shape, rows, device)
-        self.suffix = suffix or suffix_config(shape, rows, device)
+        self.prefix, self.suffix, self.overlap = config or step_config(shape, rows, device)
         suffix_parts = part_limit(rows, shape, self.suffix)
         self._tiling = worklist.Tiling(
             shape.kv_heads,
@@ -109,6 +108,9 @@ class DenseStep:
         parts = suffix_parts + self._capacity.parts
         self.part_out = torch.empty((parts, shape.heads, shape.d_v), device=device)
         self.part_lse = torch.empty((parts, shape.heads), device=device)
+        beside = self.overlap == "streams" and device.type == "cuda"
+        # The prefix, whose programs need the most room, is placed first.
+        self._side = torch.cuda.Stream(device, priority=-1) if beside else None  # type: ignore[no-untyped-call]
 
     def plan(self, plan: DecodePlan) -> None:
         """Make `plan` the one that the next launches follow; does nothing when it is already.
@@ -176,9 +178,42 @@ class DenseStep:
 
         n is that of the last `snapshot`. Last dimensions must be contiguous.
         """
-        self.attend_prefix(q, k_cache, v_cache, scale)
-        self.attend_suffix(q, k_cache, v_cache, scale)
+        if self.overlap == "fused" and _fusable(q, k_cache, v_cache):
+            self._attend_fused(q, k_cache, v_cache, scale)
+        elif self._side is not None:
+            main = torch.cuda.current_stream(q.device)
+            self._side.wait_stream(main)
+            with torch.cuda.stream(self._side):
+                self.attend_prefix(q, k_cache, v_cache, scale)
+            self.attend_suffix(q, k_cache, v_cache, scale)
+            main.wait_stream(self._side)
+        else:
+            self.attend_prefix(q, k_cache, v_cache, scale)
+            self.attend_suffix(q, k_cache, v_cache, scale)
         self.merge(out)
+
+    def _attend_fused(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float) -> None:
+        # Its module needs Triton's Gluon, which not every build of Triton has.
+        from granikv.attention.kernels.fused_hopper import fused_hopper
+
+        fused_hopper(
+            q,
+            k_cache,
+            v_cache,
+            self._on_device.program_ptr,
+            self._on_device.items,
+            self._on_device.rows,
+            self._slots,
+            self._suffix_parts,
+            self._suffix_ptr,
+            self.part_out,
+            self.part_lse,
+            q.shape[0],
+            scale,
+            self.shape,
+            self.prefix,
+            self.suffix,
+        )
 
     def attend_prefix(
         self,
@@ -232,6 +267,10 @@ class DenseStep:
             out,
             self.shape,
         )
+
+
+def _fusable(q: Tensor, k_cache: Tensor, v_cache: Tensor) -> bool:
+    return ringable(q, k_cache, v_cache) and describable(k_cache) and describable(v_cache)
 
 
 class TritonDenseBackend(DecodeBackend):

@@ -24,8 +24,9 @@ from torch import Tensor
 from granikv.attention.kernels.config import (
     PrefixConfig,
     Shape,
-    SuffixConfig,
+    StepConfig,
     multiprocessors,
+    suffix_config,
 )
 from granikv.attention.kernels.relocate import Relocator
 from granikv.attention.reference import attend
@@ -175,7 +176,6 @@ def work_of(case: Case) -> dict[str, Work]:
         "suffix": Work(0, case.suffix_bytes),
         "merge": Work(0, 0),
         "whole": Work(case.flop, case.prefix_bytes + case.suffix_bytes),
-        "whole, two streams": Work(case.flop, case.prefix_bytes + case.suffix_bytes),
     }
 
 
@@ -186,8 +186,7 @@ class Bench:
         self,
         case: Case,
         layers: int,
-        prefix: PrefixConfig | None = None,
-        suffix: SuffixConfig | None = None,
+        config: StepConfig | None = None,
         dtype: torch.dtype = torch.bfloat16,
         device: str = "cuda",
     ) -> None:
@@ -198,9 +197,8 @@ class Bench:
         self.scale = case.d**-0.5
         group = case.heads[0] // case.heads[1]
         shape = Shape(case.heads[1], group, case.d, case.d, dtype)
-        self.step = DenseStep(
-            shape, case.rows, case.rows * case.suffix, self.device, 2, prefix, suffix
-        )
+        tokens = case.rows * case.suffix
+        self.step = DenseStep(shape, case.rows, tokens, self.device, 2, config)
         self.out = torch.empty_like(self.storage.q)
         self.table_rows = torch.arange(case.rows, dtype=torch.int32, device=self.device)
         lens = [ranges[-1].start + case.suffix for ranges in self.storage.plan.paged]
@@ -208,7 +206,6 @@ class Bench:
         self.seq_lens = torch.tensor(lens, dtype=torch.int32, device=self.device)
         self.step.plan(self.storage.plan)
         self.snapshot()
-        self._side = torch.cuda.Stream(priority=-1) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def snapshot(self) -> None:
         """The once-a-step launch."""
@@ -229,20 +226,9 @@ class Bench:
         self.step.merge(self.out)
 
     def whole(self, layer: int) -> None:
-        """The three launches, one after another."""
+        """Prefix and suffix, as the configuration says, and the merge."""
         s = self.storage
         self.step.attend(s.q, s.k[layer], s.v[layer], self.out, self.scale)
-
-    def whole_on_two_streams(self, layer: int) -> None:
-        """The suffix beside the prefix, where the device has room for both."""
-        assert self._side is not None
-        main = torch.cuda.current_stream()
-        self._side.wait_stream(main)
-        with torch.cuda.stream(self._side):
-            self.prefix(layer)
-        self.suffix(layer)
-        main.wait_stream(self._side)
-        self.step.merge(self.out)
 
     def passes(self) -> dict[str, Callable[[int], None]]:
         """By the names of `work_of`."""
@@ -251,7 +237,6 @@ class Bench:
             "suffix": self.suffix,
             "merge": self.merge,
             "whole": self.whole,
-            "whole, two streams": self.whole_on_two_streams,
         }
 
     def error(self) -> float:
@@ -333,6 +318,7 @@ def records_of(
         "relative_error": bench.error(),
         "prefix_config": bench.step.prefix._asdict(),
         "suffix_config": bench.step.suffix._asdict(),
+        "overlap": bench.step.overlap,
     }
     timed = measure(bench, work, seconds)
     return [{**about, "pass": name, **timed[name], **work[name].floors(ceilings)} for name in work]
@@ -400,7 +386,9 @@ class TwoByTwo:
             prefix = PrefixConfig(16, 64, 2 * units, 4, stages, "pointers")
             alone = tuple(segment._replace(rows=(row,)) for row in range(case.rows))
             plan = DecodePlan(plan.rows, alone, plan.paged)
-        self.step = DenseStep(shape, case.rows, 1, self.storage.q.device, 1, prefix)
+        suffix = suffix_config(shape, case.rows, self.storage.q.device)
+        config = StepConfig(prefix, suffix)
+        self.step = DenseStep(shape, case.rows, 1, self.storage.q.device, 1, config)
         self.step.plan(plan)
         self.slots = torch.arange(1, 1 + segment.length, dtype=torch.int32, device=device)
         self.slot_table: Tensor | None = None

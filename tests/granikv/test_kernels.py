@@ -177,9 +177,8 @@ def test_refusals(change: str, message: str) -> None:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Benchmarks without a graph and a second stream, which the interpreter does not have."""
+    """Benchmarks without a graph, which the interpreter does not have."""
     monkeypatch.setattr(bench, "captured", lambda launch, layers: (lambda: launch(0), 1))
-    monkeypatch.setattr(bench.Bench, "whole_on_two_streams", bench.Bench.whole)
 
 
 SMALL = bench.Case(

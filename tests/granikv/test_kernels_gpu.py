@@ -10,7 +10,15 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from granikv.attention.kernels.config import PrefixConfig, Shape, multiprocessors, prefix_config
+from granikv.attention.kernels import worklist
+from granikv.attention.kernels.config import (
+    PrefixConfig,
+    Shape,
+    StepConfig,
+    SuffixConfig,
+    multiprocessors,
+    prefix_config,
+)
 from granikv.attention.kernels.relocate import Relocator
 from granikv.attention.reference import attend
 from granikv.attention.triton_dense import DenseStep
@@ -36,7 +44,7 @@ class Engine:
         heads: tuple[int, int],
         d: int,
         dtype: torch.dtype,
-        prefix: PrefixConfig | None = None,
+        config: StepConfig | None = None,
         seed: int = 0,
     ) -> None:
         self.g = torch.Generator(device="cuda").manual_seed(seed)
@@ -51,7 +59,7 @@ class Engine:
         self.q = torch.zeros(rows, heads[0], d, dtype=dtype, device="cuda")
         self.out = torch.zeros_like(self.q)
         self.scale = d**-0.5
-        self.step = DenseStep(shape, rows, SLOTS, torch.device("cuda"), prefix=prefix)
+        self.step = DenseStep(shape, rows, SLOTS, torch.device("cuda"), config=config)
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def capture(self) -> None:
@@ -128,6 +136,11 @@ def _everyone(rows: int) -> Rows:
 
 
 HEADS = [(32, 8), (20, 4), (10, 2), (5, 1), (7, 1), (28, 4), (8, 8), (16, 8), (8, 1), (64, 8)]
+WIDE_GROUPS = [(32, 2), (12, 1)]
+PARTS = SuffixConfig(64, 396, 4, 3)
+RING = SuffixConfig(64, 264, 4, 3, "ring")
+SPECIALISED = PrefixConfig(128, 64, 132, 8, 3, "specialised", 128, q_shared=False)
+FUSED = StepConfig(SPECIALISED, SuffixConfig(64, 132, 4, 3, "ring"), "fused")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -135,6 +148,16 @@ HEADS = [(32, 8), (20, 4), (10, 2), (5, 1), (7, 1), (28, 4), (8, 8), (16, 8), (8
 @pytest.mark.parametrize("heads", HEADS)
 def test_heads_and_widths(heads: tuple[int, int], d: int, dtype: torch.dtype) -> None:
     engine = Engine(64, heads, d, dtype)
+    engine.set({_everyone(64): (0, 4096), (1, 5, 6): (4100, 777)}, range(64))
+    engine.attend()
+    assert engine.error() <= TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("heads", HEADS + WIDE_GROUPS)
+def test_heads_and_widths_fused(heads: tuple[int, int], d: int, dtype: torch.dtype) -> None:
+    engine = Engine(64, heads, d, dtype, FUSED)
     engine.set({_everyone(64): (0, 4096), (1, 5, 6): (4100, 777)}, range(64))
     engine.attend()
     assert engine.error() <= TOLERANCE[dtype]
@@ -177,22 +200,79 @@ def test_one_graph_serves_every_composition(rows: int) -> None:
         assert engine.error() <= TOLERANCE[torch.bfloat16], number
 
 
-FORMS = [
-    PrefixConfig(128, 128, 132, 8, 2, "specialised"),
-    PrefixConfig(128, 64, 132, 8, 3, "specialised"),
-    PrefixConfig(128, 128, 132, 8, 3, "descriptors"),
-    PrefixConfig(128, 64, 7, 8, 3, "pointers"),
-]
+FORMS = {
+    "specialised 128": StepConfig(PrefixConfig(128, 128, 132, 8, 2, "specialised"), PARTS),
+    "specialised 64": StepConfig(PrefixConfig(128, 64, 132, 8, 3, "specialised"), PARTS),
+    "queries in registers": StepConfig(
+        PrefixConfig(128, 128, 132, 8, 3, "specialised", q_shared=False), PARTS
+    ),
+    "descriptors": StepConfig(PrefixConfig(128, 128, 132, 8, 3, "descriptors"), PARTS),
+    "pointers, few programs": StepConfig(PrefixConfig(128, 64, 7, 8, 3, "pointers"), PARTS),
+    "ring": StepConfig(PrefixConfig(128, 64, 132, 8, 3, "descriptors"), RING),
+    "ring of two wide tiles": StepConfig(SPECIALISED, SuffixConfig(128, 264, 4, 2, "ring")),
+    "few programs of a ring": StepConfig(SPECIALISED, SuffixConfig(64, 5, 4, 3, "ring")),
+    "streams": StepConfig(SPECIALISED, RING._replace(programs=132), "streams"),
+    "streams, portable": StepConfig(
+        PrefixConfig(128, 64, 132, 8, 3, "descriptors"), PARTS, "streams"
+    ),
+    "fused": FUSED,
+    "fused, queries shared": StepConfig(
+        PrefixConfig(128, 64, 132, 8, 2, "specialised"), FUSED.suffix, "fused"
+    ),
+}
 
 
+@pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("config", FORMS)
-def test_every_form_serves_every_composition(config: PrefixConfig, dtype: torch.dtype) -> None:
-    engine = Engine(40, (32, 8), 128, dtype, config)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_serves_every_composition(form: str, dtype: torch.dtype, graph: bool) -> None:
+    engine = Engine(40, (32, 8), 128, dtype, FORMS[form])
+    if graph:
+        engine.capture()
     for number, (shared, own) in enumerate(_compositions(40)):
         engine.set(shared, own)
-        engine.attend()
+        if engine.graph is not None:
+            engine.graph.replay()
+        else:
+            engine.attend()
         assert engine.error() <= TOLERANCE[dtype], number
+
+
+@pytest.mark.parametrize("gangs", [(2,), (4,), (4, 2)])
+@pytest.mark.parametrize("form", ["specialised 128", "descriptors", "fused"])
+def test_gangs(form: str, gangs: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worklist, "_GANGS", gangs)
+    engine = Engine(256, (32, 8), 128, torch.bfloat16, FORMS[form])
+    for number, (shared, own) in enumerate(_compositions(256)[1:7]):
+        engine.set(shared, own)
+        engine.attend()
+        assert engine.error() <= TOLERANCE[torch.bfloat16], number
+
+
+@pytest.mark.parametrize("form", ["ring", "streams", "fused"])
+def test_a_form_gives_the_same_bits_again(form: str) -> None:
+    """A race would show as results that change from run to run."""
+    engine = Engine(128, (32, 8), 128, torch.bfloat16, FORMS[form])
+    engine.set({_everyone(128): (0, 4000), tuple(range(0, 128, 3)): (4000, 700)}, range(3, 387, 3))
+    engine.attend()
+    first = engine.out.clone()
+    for _ in range(50):
+        engine.step.part_out.fill_(torch.nan)
+        engine.out.fill_(torch.nan)
+        engine.attend()
+        assert torch.equal(engine.out, first)
+
+
+@pytest.mark.parametrize("form", ["ring", "fused"])
+def test_nan_in_one_row_stays_there(form: str) -> None:
+    engine = Engine(64, (32, 8), 128, torch.bfloat16, FORMS[form])
+    engine.set({_everyone(64): (0, 500)}, [150] * 64)
+    slot = int(engine.table[7, 520])
+    engine.cache[1][slot] = torch.nan
+    engine.attend()
+    assert engine.out[7].isnan().all()
+    others = [row for row in range(64) if row != 7]
+    assert not engine.out[others].isnan().any()
 
 
 def test_unequal_classes_of_64_rows_and_nested_ones() -> None:

@@ -22,6 +22,14 @@ Form = Literal["specialised", "descriptors", "pointers"]
 """specialised: warp-specialised, Hopper only, 16-bit types, block_m 128. descriptors: portable
 Triton, full tiles read through tensor descriptors (bulk copies). pointers: on any GPU."""
 
+SuffixForm = Literal["ring", "parts"]
+"""ring: persistent, Hopper only, 16-bit types, K and V of one width. parts: on any GPU."""
+
+Overlap = Literal["fused", "streams", "none"]
+"""fused: prefix and suffix in one launch, of a specialised prefix and a ring. streams: as two
+launches at once; their registers and shared memory must fit a multiprocessor together. none: one
+after the other."""
+
 
 class PrefixConfig(NamedTuple):
     """How `dense_prefix` is compiled and launched.
@@ -31,6 +39,8 @@ class PrefixConfig(NamedTuple):
     programs    the persistent grid
     num_stages  tiles of K and V that are on their way or in use
     form        which kernel; one that needs more than a cache or a device has gives way to the next
+    registers   a thread, averaged over its 12 warps; specialised only, and 168 are all there are
+    q_shared    queries in shared memory rather than in registers; specialised only
     """
 
     block_m: int
@@ -39,19 +49,34 @@ class PrefixConfig(NamedTuple):
     num_warps: int
     num_stages: int
     form: Form
+    registers: int = 168
+    q_shared: bool = True
 
 
 class SuffixConfig(NamedTuple):
     """How `paged_suffix` is compiled and launched.
 
-    block_n   tokens of a tile; a power of two >= 16
-    programs  (row part, KV head) pairs that run at once: rows are split until these are busy
+    block_n   tokens of a tile; a power of two >= 16, and >= 64 for a ring
+    programs  (row part, KV head) pairs that run at once: rows are split until these are busy; the
+              persistent grid of a ring
+    num_stages
+              tiles that are on their way or in use
+    form      which kernel; a ring gives way where a cache or a device has not what it needs
     """
 
     block_n: int
     programs: int
     num_warps: int
     num_stages: int
+    form: SuffixForm = "parts"
+
+
+class StepConfig(NamedTuple):
+    """The passes of a step, and whether prefix and suffix run at the same time."""
+
+    prefix: PrefixConfig
+    suffix: SuffixConfig
+    overlap: Overlap = "none"
 
 
 class Shape(NamedTuple):
@@ -103,3 +128,9 @@ def suffix_config(shape: Shape, rows: int, device: torch.device) -> SuffixConfig
     if rows * shape.kv_heads > 4 * units:
         return SuffixConfig(128, 3 * units, 4, 3)
     return SuffixConfig(32, 4 * units, 2, 5)
+
+
+def step_config(shape: Shape, rows: int, device: torch.device) -> StepConfig:
+    """All passes for steps of up to `rows` rows."""
+    # Overlapping and rings are written, but none has been measured yet.
+    return StepConfig(prefix_config(shape, rows, device), suffix_config(shape, rows, device))

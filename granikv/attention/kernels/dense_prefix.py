@@ -181,8 +181,8 @@ def dense_prefix(
     described = (
         config.form != "pointers"
         and slot_table is None
-        and _describable(k_cache)
-        and _describable(v_cache)
+        and describable(k_cache)
+        and describable(v_cache)
     )
     where = (program_ptr, items, rows, part_out, part_lse)
     if described and config.form == "specialised":
@@ -224,7 +224,7 @@ def dense_prefix(
     )
 
 
-def _describable(cache: Tensor) -> bool:
+def describable(cache: Tensor) -> bool:
     """Whether the heads of a slot lie side by side and rows start at multiples of 16 bytes."""
     size = cache.element_size()
     return (

@@ -27,14 +27,11 @@ from granikv.attention.kernels.dense_prefix import ITEM_FIELDS, LN2, LOG2E
 
 WARPGROUP_ROWS = 64
 _GLUON_TYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
-_CONSUMER_REGISTERS = 240
-_PRODUCER_REGISTERS = 24
-_REGISTERS = 168
-"""A thread, on average: 12 warps (two warpgroups and the producer's) fill the register file."""
+PRODUCER_REGISTERS = 24
 
 
 @gluon.jit
-def _produce(
+def produce(
     k_desc: gl.tensor,
     v_desc: gl.tensor,
     program_ptr: gl.tensor,
@@ -74,7 +71,7 @@ def _produce(
 
 
 @gluon.jit
-def _consume(
+def consume(
     operands: gl.tuple,
     work: gl.tuple,
     q_tile: gl.tensor,
@@ -90,6 +87,7 @@ def _consume(
     BLOCK_N: gl.constexpr,
     BUFFERS: gl.constexpr,
     FIELDS: gl.constexpr,
+    Q_SHARED: gl.constexpr,
     GROUP: gl.constexpr,
 ) -> None:
     """Warpgroup GROUP's half of every tile of this program's items."""
@@ -101,6 +99,7 @@ def _consume(
     p_layout: gl.constexpr = gl.DotOperandLayout(0, o_layout, 2)
     m_layout: gl.constexpr = gl.SliceLayout(1, o_layout)
     io_layout: gl.constexpr = gl.BlockedLayout([1, 8], [2, 16], [4, 1], [1, 0])
+    q_layout: gl.constexpr = io_layout if Q_SHARED else gl.DotOperandLayout(0, s_layout, 2)
     dtype: gl.constexpr = q.dtype.element_ty
     at_n = gl.arange(0, BLOCK_N, gl.SliceLayout(0, s_layout))
     first = gl.load(program_ptr + gl.program_id(0))
@@ -119,21 +118,23 @@ def _consume(
         tiles = gl.cdiv(tokens, BLOCK_N)
         rest = tokens - (tiles - 1) * BLOCK_N
 
-        folded = m0 + gl.arange(0, BLOCK_M, gl.SliceLayout(1, io_layout))
+        folded = m0 + gl.arange(0, BLOCK_M, gl.SliceLayout(1, q_layout))
         inside = folded < m_total
         row = gl.load(rows + rows_at + folded // G, mask=inside, other=0).to(gl.int64)
         q_at = row * q_row + (head * G + folded % G) * q_head
-        at_d = gl.arange(0, D, gl.SliceLayout(0, io_layout))
+        at_d = gl.arange(0, D, gl.SliceLayout(0, q_layout))
         queries = gl.load(q + q_at[:, None] + at_d[None, :], mask=inside[:, None], other=0.0)
-        q_tile.store(queries)
-        fence_async_shared()
+        if Q_SHARED:
+            q_tile.store(queries)
+            fence_async_shared()
+            queries = q_tile
 
         zero = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, s_layout)
         acc = gl.zeros([BLOCK_M, D_V], gl.float32, o_layout)
         at = count % BUFFERS
         mbarrier.wait(k_ready.index(at), (count // BUFFERS) & 1)
         keys = k_tiles.index(at).permute((1, 0))
-        s_token = warpgroup_mma(q_tile, keys, zero, use_acc=False, is_async=True)
+        s_token = warpgroup_mma(queries, keys, zero, use_acc=False, is_async=True)
         s = warpgroup_mma_wait(0, deps=(s_token,))
         mbarrier.arrive(k_free.index(at), count=1)
         if tiles == 1:
@@ -148,7 +149,7 @@ def _consume(
             before = (now - 1) % BUFFERS
             mbarrier.wait(k_ready.index(at), (now // BUFFERS) & 1)
             keys = k_tiles.index(at).permute((1, 0))
-            s_token = warpgroup_mma(q_tile, keys, zero, use_acc=False, is_async=True)
+            s_token = warpgroup_mma(queries, keys, zero, use_acc=False, is_async=True)
             mbarrier.wait(v_ready.index(before), ((now - 1) // BUFFERS) & 1)
             o_token = warpgroup_mma(p, v_tiles.index(before), acc, is_async=True)
             s = warpgroup_mma_wait(1, deps=(s_token,))
@@ -198,6 +199,41 @@ def _consume(
 
 
 @gluon.jit
+def allocate_tiles(
+    k_desc: gl.tensor,
+    v_desc: gl.tensor,
+    dtype: gl.constexpr,
+    D: gl.constexpr,
+    D_V: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    BUFFERS: gl.constexpr,
+    Q_SHARED: gl.constexpr,
+) -> tuple[gl.tensor, gl.tensor, gl.tensor, gl.tuple, gl.tensor]:
+    """Shared memory of the roles: queries, keys, values, and the barriers between them, ready."""
+    q_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_M, D], dtype)
+    # Where queries stay in registers, the smallest tile that has this layout stands in.
+    q_rows: gl.constexpr = BLOCK_M if Q_SHARED else 8
+    q_tiles = gl.allocate_shared_memory(dtype, [2, q_rows, D], q_shared)
+    k_tiles = gl.allocate_shared_memory(dtype, [BUFFERS, BLOCK_N, D], k_desc.layout)
+    v_tiles = gl.allocate_shared_memory(dtype, [BUFFERS, BLOCK_N, D_V], v_desc.layout)
+    k_ready = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
+    k_free = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
+    v_ready = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
+    v_free = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
+    swept = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(BUFFERS):
+        mbarrier.init(k_ready.index(i), count=1)
+        mbarrier.init(v_ready.index(i), count=1)
+        mbarrier.init(k_free.index(i), count=2)
+        mbarrier.init(v_free.index(i), count=2)
+    mbarrier.init(swept, count=2)
+    fence_async_shared()
+
+    return q_tiles, k_tiles, v_tiles, (k_ready, k_free, v_ready, v_free), swept
+
+
+@gluon.jit
 def _prefix_kernel_hopper(
     q: gl.tensor,
     k_desc: gl.tensor,
@@ -218,43 +254,29 @@ def _prefix_kernel_hopper(
     BLOCK_N: gl.constexpr,
     BUFFERS: gl.constexpr,
     FIELDS: gl.constexpr,
+    Q_SHARED: gl.constexpr,
     CONSUMER: gl.constexpr,
     PRODUCER: gl.constexpr,
 ) -> None:
     """Program i attends items program_ptr[i] .. program_ptr[i + 1]."""
     dtype: gl.constexpr = q.dtype.element_ty
-    q_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_M, D], dtype)
-    q_tiles = gl.allocate_shared_memory(dtype, [2, BLOCK_M, D], q_shared)
-    k_tiles = gl.allocate_shared_memory(dtype, [BUFFERS, BLOCK_N, D], k_desc.layout)
-    v_tiles = gl.allocate_shared_memory(dtype, [BUFFERS, BLOCK_N, D_V], v_desc.layout)
-    k_ready = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
-    k_free = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
-    v_ready = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
-    v_free = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
-    swept = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(BUFFERS):
-        mbarrier.init(k_ready.index(i), count=1)
-        mbarrier.init(v_ready.index(i), count=1)
-        mbarrier.init(k_free.index(i), count=2)
-        mbarrier.init(v_free.index(i), count=2)
-    mbarrier.init(swept, count=2)
-    fence_async_shared()
-
-    barriers = (k_ready, k_free, v_ready, v_free)
+    q_tiles, k_tiles, v_tiles, barriers, swept = allocate_tiles(
+        k_desc, v_desc, dtype, D, D_V, BLOCK_M, BLOCK_N, BUFFERS, Q_SHARED
+    )
     operands = (q, q_row, q_head, scale_log2, part_out, part_lse)
     work = (program_ptr, items, rows)
     # fmt: off
     gl.warp_specialize(
         [
-            (_consume, (
+            (consume, (
                 operands, work, q_tiles.index(0), k_tiles, v_tiles, barriers, swept,
-                H, G, D, D_V, BLOCK_M, BLOCK_N, BUFFERS, FIELDS, 0,
+                H, G, D, D_V, BLOCK_M, BLOCK_N, BUFFERS, FIELDS, Q_SHARED, 0,
             )),
-            (_consume, (
+            (consume, (
                 operands, work, q_tiles.index(1), k_tiles, v_tiles, barriers, swept,
-                H, G, D, D_V, BLOCK_M, BLOCK_N, BUFFERS, FIELDS, 1,
+                H, G, D, D_V, BLOCK_M, BLOCK_N, BUFFERS, FIELDS, Q_SHARED, 1,
             )),
-            (_produce, (
+            (produce, (
                 k_desc, v_desc, program_ptr, items, k_tiles, v_tiles, barriers,
                 D, D_V, BLOCK_N, BUFFERS, FIELDS,
             )),
@@ -263,6 +285,11 @@ def _prefix_kernel_hopper(
         [CONSUMER, PRODUCER],
     )
     # fmt: on
+
+
+def consumer_registers(both: int) -> int:
+    """Registers a thread of a warpgroup, when the two share `both`: a multiple of 8."""
+    return both // 2 // 8 * 8
 
 
 def dense_prefix_hopper(
@@ -281,8 +308,8 @@ def dense_prefix_hopper(
     """As `dense_prefix`, whose arguments these are; block_m is 128 and the types are 16-bit."""
     _prefix_kernel_hopper[(config.programs,)](
         q,
-        _descriptor(k_cache, config.block_n),
-        _descriptor(v_cache, config.block_n),
+        cache_descriptor(k_cache, config.block_n),
+        cache_descriptor(v_cache, config.block_n),
         part_out,
         part_lse,
         program_ptr,
@@ -299,14 +326,15 @@ def dense_prefix_hopper(
         BLOCK_N=config.block_n,
         BUFFERS=config.num_stages,
         FIELDS=ITEM_FIELDS,
-        CONSUMER=_CONSUMER_REGISTERS,
-        PRODUCER=_PRODUCER_REGISTERS,
+        Q_SHARED=config.q_shared,
+        CONSUMER=consumer_registers(3 * config.registers - PRODUCER_REGISTERS),
+        PRODUCER=PRODUCER_REGISTERS,
         num_warps=4,
-        maxnreg=_REGISTERS,
+        maxnreg=config.registers,
     )
 
 
-def _descriptor(cache: Tensor, tokens: int) -> TensorDescriptor:
+def cache_descriptor(cache: Tensor, tokens: int) -> TensorDescriptor:
     """The cache as a matrix [slots, H_kv * width], read `tokens` slots of one head at a time."""
     width = cache.shape[2]
     block = [tokens, width]

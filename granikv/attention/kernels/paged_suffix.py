@@ -239,6 +239,13 @@ def paged_suffix(
     """
     if not rows:
         return
+    if config.form == "ring" and ringable(q, k_cache, v_cache):
+        # Its module needs Triton's Gluon, which not every build of Triton has.
+        from granikv.attention.kernels.paged_suffix_hopper import paged_suffix_hopper
+
+        where = (slots, parts, part_ptr, part_out, part_lse)
+        paged_suffix_hopper(q, k_cache, v_cache, *where, rows, scale, shape, config)
+        return
     _suffix_kernel[(max(rows * shape.kv_heads, config.programs),)](
         q,
         k_cache,
@@ -266,4 +273,17 @@ def paged_suffix(
         PRECISION="ieee",
         num_warps=config.num_warps,
         num_stages=config.num_stages,
+    )
+
+
+def ringable(q: Tensor, k_cache: Tensor, v_cache: Tensor) -> bool:
+    """Whether rows of equal widths start at multiples of 32 bytes, as the copies of a ring need."""
+    width = q.shape[2]
+    return (
+        q.element_size() == 2
+        and width == v_cache.shape[2]
+        and width in (64, 128)
+        and q.shape[1] <= 16 * k_cache.shape[1]
+        and all(s % 16 == 0 for t in (q, k_cache, v_cache) for s in t.stride()[:2])
+        and all(t.data_ptr() % 16 == 0 for t in (q, k_cache, v_cache))
     )

@@ -1,0 +1,283 @@
+"""The suffix pass on Hopper, persistent, in Gluon: a ring of tiles that is refilled across parts.
+
+The portable kernel fills its pipeline anew for each (part, KV head), of a few tiles only. Here one
+warpgroup walks all of its pairs as a single line of tiles, so that the same number of copies is on
+its way from the first tile to the last, and two such groups saturate a multiprocessor's share of
+the bandwidth. Tokens are the long side of both products, scores [tokens, heads] and results
+[width, heads], so a group of query heads is padded to 8 instead of 16, and accumulators stay small
+enough to run beside the prefix pass.
+"""
+
+# mypy: disable-error-code="untyped-decorator"
+
+from __future__ import annotations
+
+from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    async_copy,
+    fence_async_shared,
+    warpgroup_mma,
+)
+
+from granikv.attention.kernels.config import Shape, SuffixConfig
+from granikv.attention.kernels.dense_prefix import LN2, LOG2E
+
+PART_FIELDS = gl.constexpr(4)
+"""As `paged_suffix.PART_FIELDS`."""
+
+
+@gluon.jit
+def _copy_tile(
+    operands: gl.tuple,
+    one: gl.tensor,
+    slot: gl.tensor,
+    row: gl.tensor,
+    q_tile: gl.tensor,
+    k_tile: gl.tensor,
+    v_tile: gl.tensor,
+    H: gl.constexpr,
+    G: gl.constexpr,
+    D: gl.constexpr,
+    HEADS: gl.constexpr,
+    ROWS: gl.constexpr,
+) -> None:
+    """Start copying a tile's keys and values, and the queries that it meets."""
+    q, k, v, q_row, q_head, k_slot, k_head, v_slot, v_head = operands
+    at_d = gl.arange(0, D, gl.SliceLayout(0, ROWS))
+    head = one % H
+    # Heads that pad the group repeat its last one; their results are not stored.
+    g = gl.minimum(gl.arange(0, HEADS, gl.SliceLayout(1, ROWS)), G - 1)
+    q_at = row.to(gl.int64) * q_row + (head * G + g) * q_head
+    async_copy.async_copy_global_to_shared(q_tile, q + q_at[:, None] + at_d[None, :])
+    wide = slot.to(gl.int64)
+    k_at = wide * k_slot + head.to(gl.int64) * k_head
+    async_copy.async_copy_global_to_shared(k_tile, k + k_at[:, None] + at_d[None, :])
+    v_at = wide * v_slot + head.to(gl.int64) * v_head
+    async_copy.async_copy_global_to_shared(v_tile, v + v_at[:, None] + at_d[None, :])
+
+
+@gluon.jit
+def attend_parts(
+    operands: gl.tuple,
+    work: gl.tuple,
+    results: gl.tuple,
+    ring: gl.tuple,
+    H: gl.constexpr,
+    G: gl.constexpr,
+    D: gl.constexpr,
+    HEADS: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    BUFFERS: gl.constexpr,
+) -> None:
+    """One warpgroup: (part, KV head) number program_id, and every num_programs-th after it."""
+    q_ring, k_ring, v_ring, p_tile = ring
+    slots, parts, part_ptr, rows = work
+    part_out, part_lse, scale_log2 = results
+    ROWS: gl.constexpr = gl.BlockedLayout([1, 8], [256 // D, D // 8], [4, 1], [1, 0])
+    PRODUCT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEADS, 16])
+    dtype: gl.constexpr = operands[0].dtype.element_ty
+    stride = gl.num_programs(0)
+    pairs = gl.load(part_ptr + rows) * H
+    last = gl.maximum(pairs - 1, 0)
+    at_row = gl.arange(0, BLOCK_N, gl.SliceLayout(1, ROWS))
+    at_n = gl.arange(0, BLOCK_N, gl.SliceLayout(1, PRODUCT))
+    at_d = gl.arange(0, D, gl.SliceLayout(1, PRODUCT))
+    at_g = gl.arange(0, HEADS, gl.SliceLayout(0, PRODUCT))
+
+    # Two walks over the same line of tiles: `ahead` copies, `one` computes. Each knows the fields
+    # of its next part already when it gets there.
+    one = gl.program_id(0)
+    field = parts + gl.minimum(one, last) // H * PART_FIELDS
+    row = gl.load(field)
+    slots_at = gl.load(field + 1)
+    tokens = gl.load(field + 2)
+    ahead = one
+    a_at = 0
+    a_row = row
+    a_slots = slots_at
+    a_tokens = tokens
+    field = parts + gl.minimum(one + stride, last) // H * PART_FIELDS
+    n_row = gl.load(field)
+    n_slots = gl.load(field + 1)
+    n_tokens = gl.load(field + 2)
+    next_tokens = n_tokens
+    # Before the first step the list may be empty, and its first part without tokens.
+    slot = gl.load(slots + a_slots + gl.maximum(gl.minimum(at_row, a_tokens - 1), 0))
+    at = 0
+    count = 0
+    filled = 0
+
+    peak = gl.full([HEADS], float("-inf"), gl.float32, gl.SliceLayout(0, PRODUCT))
+    total = gl.zeros([BLOCK_N, HEADS], gl.float32, PRODUCT)
+    acc = gl.zeros([D, HEADS], gl.float32, PRODUCT)
+    zero = gl.zeros([BLOCK_N, HEADS], gl.float32, PRODUCT)
+    while one < pairs:
+        # Everyone has done with the buffer that is filled next.
+        gl.thread_barrier()
+        while filled < count + BUFFERS:
+            if ahead < pairs:
+                to = filled % BUFFERS
+                _copy_tile(
+                    operands,
+                    ahead,
+                    slot,
+                    a_row,
+                    q_ring.index(to),
+                    k_ring.index(to),
+                    v_ring.index(to),
+                    H,
+                    G,
+                    D,
+                    HEADS,
+                    ROWS,
+                )
+                a_at += BLOCK_N
+                if a_at >= a_tokens:
+                    ahead += stride
+                    a_at = 0
+                    a_row = n_row
+                    a_slots = n_slots
+                    a_tokens = n_tokens
+                    field = parts + gl.minimum(ahead + stride, last) // H * PART_FIELDS
+                    n_row = gl.load(field)
+                    n_slots = gl.load(field + 1)
+                    n_tokens = gl.load(field + 2)
+                slot = gl.load(slots + a_slots + gl.minimum(a_at + at_row, a_tokens - 1))
+            async_copy.commit_group()
+            filled += 1
+        async_copy.wait_group(BUFFERS - 1)
+        fence_async_shared()
+        gl.thread_barrier()
+
+        buffer = count % BUFFERS
+        s = warpgroup_mma(
+            k_ring.index(buffer), q_ring.index(buffer).permute((1, 0)), zero, use_acc=False
+        )
+        s = gl.where((at + at_n < tokens)[:, None], s, float("-inf"))
+        fresh = at == 0
+        before = gl.where(fresh, float("-inf"), peak)
+        peak = gl.maximum(before, gl.max(s, 0) * scale_log2)
+        weights = gl.exp2(s * scale_log2 - peak[None, :])
+        shrink = gl.exp2(before - peak)[None, :]
+        # A part's sums are replaced, not multiplied by 0: the part before may have held NaN.
+        total = gl.where(fresh, 0.0, total * shrink) + weights
+        acc = gl.where(fresh, 0.0, acc * shrink)
+        p_tile.store(weights.to(dtype).permute((1, 0)))
+        fence_async_shared()
+        gl.thread_barrier()
+        acc = warpgroup_mma(v_ring.index(buffer).permute((1, 0)), p_tile.permute((1, 0)), acc)
+        count += 1
+        at += BLOCK_N
+        if at >= tokens:
+            sums = gl.sum(total, 0)
+            to = (one // H).to(gl.int64) * (H * G) + one % H * G + at_g
+            live = at_g < G
+            gl.store(part_out + to[None, :] * D + at_d[:, None], acc / sums[None, :], live[None, :])
+            gl.store(part_lse + to, (peak + gl.log2(sums)) * LN2, live)
+            one += stride
+            at = 0
+            tokens = next_tokens
+            field = parts + gl.minimum(one + stride, last) // H * PART_FIELDS
+            next_tokens = gl.load(field + 2)
+    async_copy.wait_group(0)
+
+
+@gluon.jit
+def allocate_ring(
+    dtype: gl.constexpr,
+    D: gl.constexpr,
+    HEADS: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    BUFFERS: gl.constexpr,
+) -> gl.tuple:
+    """Shared memory of a warpgroup: queries, keys and values of each tile, and one's weights."""
+    tile: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, D], dtype)
+    q_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([HEADS, D], dtype)
+    p_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([HEADS, BLOCK_N], dtype)
+    q_ring = gl.allocate_shared_memory(dtype, [BUFFERS, HEADS, D], q_layout)
+    k_ring = gl.allocate_shared_memory(dtype, [BUFFERS, BLOCK_N, D], tile)
+    v_ring = gl.allocate_shared_memory(dtype, [BUFFERS, BLOCK_N, D], tile)
+    p_tile = gl.allocate_shared_memory(dtype, [HEADS, BLOCK_N], p_layout)
+    return q_ring, k_ring, v_ring, p_tile
+
+
+@gluon.jit(do_not_specialize=["rows"])
+def _suffix_kernel_hopper(
+    q: gl.tensor,
+    k: gl.tensor,
+    v: gl.tensor,
+    part_out: gl.tensor,
+    part_lse: gl.tensor,
+    slots: gl.tensor,
+    parts: gl.tensor,
+    part_ptr: gl.tensor,
+    rows: gl.tensor,
+    scale_log2: gl.tensor,
+    q_row: gl.tensor,
+    q_head: gl.tensor,
+    k_slot: gl.tensor,
+    k_head: gl.tensor,
+    v_slot: gl.tensor,
+    v_head: gl.tensor,
+    H: gl.constexpr,
+    G: gl.constexpr,
+    D: gl.constexpr,
+    HEADS: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    BUFFERS: gl.constexpr,
+) -> None:
+    """One warpgroup a program."""
+    ring = allocate_ring(q.dtype.element_ty, D, HEADS, BLOCK_N, BUFFERS)
+    operands = (q, k, v, q_row, q_head, k_slot, k_head, v_slot, v_head)
+    work = (slots, parts, part_ptr, rows)
+    results = (part_out, part_lse, scale_log2)
+    attend_parts(operands, work, results, ring, H, G, D, HEADS, BLOCK_N, BUFFERS)
+
+
+def padded_heads(shape: Shape) -> int:
+    """Query heads of a KV head, as the products take them: a multiple of 8."""
+    return 8 if shape.group <= 8 else 16
+
+
+def paged_suffix_hopper(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slots: Tensor,
+    parts: Tensor,
+    part_ptr: Tensor,
+    part_out: Tensor,
+    part_lse: Tensor,
+    rows: int,
+    scale: float,
+    shape: Shape,
+    config: SuffixConfig,
+) -> None:
+    """As `paged_suffix`, whose arguments these are; d = d_v, and the types are 16-bit."""
+    _suffix_kernel_hopper[(config.programs,)](
+        q,
+        k_cache,
+        v_cache,
+        part_out,
+        part_lse,
+        slots,
+        parts,
+        part_ptr,
+        rows,
+        scale * LOG2E,
+        q.stride(0),
+        q.stride(1),
+        k_cache.stride(0),
+        k_cache.stride(1),
+        v_cache.stride(0),
+        v_cache.stride(1),
+        H=shape.kv_heads,
+        G=shape.group,
+        D=shape.d,
+        HEADS=padded_heads(shape),
+        BLOCK_N=config.block_n,
+        BUFFERS=config.num_stages,
+        num_warps=4,
+    )
