@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.cells import SYSTEMS
+from harness.tables import steadiness
 from harness.tables.entries import Entry, Kind
 from harness.tables.numbers import Metric, Number, Point, Source
 from harness.tables.sources import CellSource, Sources
@@ -52,7 +53,8 @@ class Comparison:
             for source, metric in shown
         ]
         rows = [self._row(row, shown, every) for row in self.rows]
-        return Table(self.number, self.title, columns, rows, self._notes(every))
+        notes = (*self._notes(every), *self._warnings(every, columns, rows))
+        return Table(self.number, self.title, columns, rows, notes)
 
     def _shown(self, source: Source) -> list[Number]:
         """The metrics a source has columns for; without any cell one column of dashes is enough."""
@@ -81,6 +83,23 @@ class Comparison:
             if isinstance(source, CellSource) and (note := self._source_note(source)):
                 notes.append(note)
         return tuple(notes)
+
+    def _warnings(
+        self,
+        every: Sequence[Source],
+        columns: Sequence[Column],
+        rows: Sequence[Mapping[str, Entry]],
+    ) -> list[str]:
+        """A note for each source with unsteady numbers; a CPU's are no measure of speed."""
+        labels = [column for column in columns if column.is_label]
+        said = [
+            steadiness.note(
+                source.heading, labels, [c for c in columns if c.source == source.key], rows
+            )
+            for source in every
+            if not source.functional
+        ]
+        return [note for note in said if note]
 
     def _source_note(self, source: CellSource) -> str:
         if source.functional and not self._shown(source):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias
 
-from harness.analysis import derived, statistics
+from harness.analysis import derived, rounds, statistics
 from harness.analysis.cells import CellLike, Standing, by_hardware, setting, standing, variant
 from harness.tables.entries import Entry, Measured, Missing
 from harness.tables.numbers import HEADLINE_B, STAND_IN, Metric, Point, Source
@@ -57,9 +58,18 @@ class CellSource:
         return Measured(statistics.mean([value for value, _ in runs]), ids(runs))
 
     def ratio(self, top: Runs, bottom: Runs) -> Measured:
-        """Ratio of means over runs. Raises ValueError for a baseline of zero."""
-        estimate = statistics.ratio([v for v, _ in top], [v for v, _ in bottom])
-        return Measured(estimate, ids(top) + ids(bottom))
+        """Ratio of means over runs, in pairs where the systems took turns.
+
+        Raises ValueError for a baseline of zero.
+        """
+        above, below = (
+            [(value, self._by_id[name]) for value, name in side] for side in (top, bottom)
+        )
+        return Measured(rounds.ratio(above, below), ids(top) + ids(bottom))
+
+    @cached_property
+    def _by_id(self) -> dict[str, CellLike]:
+        return {cell.id: cell for _, cell in self.cells}
 
     def shown(self, point: Point) -> list[CellLike]:
         """The cells behind a point's numbers, valid or not: one setting, one variant."""
