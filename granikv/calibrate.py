@@ -1,9 +1,10 @@
 """Measure a device and write its hardware profile: `python -m granikv.calibrate --device cpu|cuda`.
 
-Three measurements, each a line of JSON on standard output as it ends: copy bandwidth, matrix-
-product peak, and dense against cascade over M_eff, from which M_sat is fitted (§3.6, B.4b). They
-time the torch backends of `granikv.attention` on one prefix shape (on a GPU by replaying CUDA
-graphs, as an engine does); the profile says so.
+Four measurements, each with lines of JSON on standard output: copy bandwidth; matrix-product peak;
+dense against cascade over M_eff, from which M_sat is fitted (§3.6, B.4b); and every child of a
+decode step over a grid of steps, from which the cost model is fitted. On a GPU they are the kernels
+that serve, in CUDA graphs as an engine runs them (where no cascade is installed, M_sat is that of
+the torch backends); on a CPU the torch backends. The profile says what was measured.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import torch
 
 from granikv.attention.cascade import CascadeBackend
 from granikv.attention.dense import DenseBackend
+from granikv.cost import Geometry
 from granikv.hardware import (
     HardwareProfile,
     ProfileError,
@@ -58,13 +60,23 @@ class Problem(NamedTuple):
     m_effs: tuple[int, ...]
     seconds: float
 
+    @property
+    def ceiling_seconds(self) -> float:
+        """For each of the two ceilings."""
+        return 0.05 * self.seconds
+
+    @property
+    def crossover_seconds(self) -> float:
+        """For one M_eff of the torch backends."""
+        return 0.2 * self.seconds / len(self.m_effs)
+
 
 PROBLEMS = {
     "cpu": Problem(
         torch.float32, 2**26, 1024, 512, 2, 2, 32, tuple(2**i for i in range(1, 9)), 15.0
     ),
     "cuda": Problem(
-        torch.bfloat16, 2**30, 8192, 8192, 8, 4, 128, tuple(2**i for i in range(2, 13)), 35.0
+        torch.bfloat16, 2**30, 8192, 8192, 8, 4, 128, tuple(2**i for i in range(2, 11)), 45.0
     ),
 }
 """cpu: the tiny model's heads, float32. cuda: the heads of Llama-3.1-8B at L_p = 8K, bfloat16."""
@@ -92,6 +104,15 @@ class Crossover(NamedTuple):
             noise, _NOISE_CAP * self.cascade.median
         )
 
+    def milliseconds(self) -> dict[str, float]:
+        """For a report."""
+        return {
+            "dense_ms": self.dense.median * 1e3,
+            "dense_iqr_ms": self.dense.spread * 1e3,
+            "cascade_ms": self.cascade.median * 1e3,
+            "cascade_iqr_ms": self.cascade.spread * 1e3,
+        }
+
 
 def fit_m_sat(points: Sequence[Crossover]) -> tuple[int | None, str]:
     """The smallest measured M_eff from which on dense always holds, and a note on the fit.
@@ -116,6 +137,15 @@ def calibrate(
     device: str, name: str, problem: Problem, report: Callable[[dict[str, object]], None]
 ) -> HardwareProfile:
     """Measure `device` and return its profile; `report` gets each result as it is known."""
+    from granikv.calibrate_costs import (
+        SURVEYS,
+        benches,
+        measure_costs,
+        measure_saturation,
+        steps_of,
+    )
+
+    end = time.perf_counter() + problem.seconds
     server_args, server_env = _server_needs(device)
     if "OMP_NUM_THREADS" in server_env:
         torch.set_num_threads(int(server_env["OMP_NUM_THREADS"]))  # as the server will run
@@ -125,9 +155,16 @@ def calibrate(
     report({"event": "bandwidth", "gbps": bandwidth})
     peak = measure_peak(device, problem)
     report({"event": "matmul", "tflops": peak, "dtype": str(problem.dtype)})
-    points = measure_crossover(device, problem, report)
+    survey = SURVEYS[device]
+    made = benches(device, survey)
+    points, forms = [], "the kernels that serve, on whole steps"
+    if device == "cuda":
+        points = measure_saturation(made[0], problem.m_effs, problem.prefix_tokens, 64, report)
+    if not points:
+        points, forms = measure_crossover(device, problem, report), "torch backends, prefix alone"
     m_sat, note = fit_m_sat(points)
-    report({"event": "fit", "m_sat": m_sat, "note": note})
+    report({"event": "fit", "m_sat": m_sat, "note": note, "forms": forms})
+    cost = measure_costs(made, steps_of(survey), end, report)
     return HardwareProfile(
         name=name,
         device=device,
@@ -136,11 +173,13 @@ def calibrate(
             "by": "granikv calibrate",
             "when": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
             "source": _source(device, problem),
-            "m_sat": note,
+            "m_sat": f"{forms}: {note}",
+            "cost": _cost_source(device, survey.geometries),
         },
         peak_tflops=_rounded(peak),
         bandwidth_gbps=_rounded(bandwidth),
         m_sat=m_sat,
+        cost=cost,
         server_args=server_args,
         server_env=server_env,
     )
@@ -150,7 +189,7 @@ def measure_bandwidth(device: str, problem: Problem) -> float:
     """Copy bandwidth in GB/s: bytes read plus bytes written, over the median time."""
     source = torch.zeros(problem.copy_bytes, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    (timing,) = time_together(device, [lambda: target.copy_(source)], 0.1 * problem.seconds)
+    (timing,) = time_together(device, [lambda: target.copy_(source)], problem.ceiling_seconds)
     return 2 * problem.copy_bytes / timing.median / 1e9
 
 
@@ -158,7 +197,7 @@ def measure_peak(device: str, problem: Problem) -> float:
     """Square matrix product in TFLOP/s, 2 n^3 over the median time, in the problem's dtype."""
     n = problem.matmul_n
     a, b = (torch.randn(n, n, device=device).to(problem.dtype) for _ in range(2))
-    (timing,) = time_together(device, [lambda: a @ b], 0.1 * problem.seconds)
+    (timing,) = time_together(device, [lambda: a @ b], problem.ceiling_seconds)
     return 2 * n**3 / timing.median / 1e12
 
 
@@ -168,7 +207,6 @@ def measure_crossover(
     """Dense and cascade over one slab, alternating, for each M_eff of the problem."""
     shape = (problem.prefix_tokens, problem.kv_heads, problem.d)
     k, v = (torch.randn(shape, device=device).to(problem.dtype) for _ in range(2))
-    share = 0.8 * problem.seconds / len(problem.m_effs)
     points = []
     for m_eff in problem.m_effs:
         rows, heads = m_eff // problem.group, problem.kv_heads * problem.group
@@ -179,8 +217,8 @@ def measure_crossover(
         ]
         if device == "cuda":
             passes = [_captured(operation) for operation in passes]
-        point = Crossover(m_eff, *time_together(device, passes, share))
-        report({"event": "crossover", "m_eff": m_eff, "rows": rows, **_milliseconds(point)})
+        point = Crossover(m_eff, *time_together(device, passes, problem.crossover_seconds))
+        report({"event": "crossover", "m_eff": m_eff, "rows": rows, **point.milliseconds()})
         points.append(point)
     return points
 
@@ -242,15 +280,6 @@ def _timing(samples: Sequence[float]) -> Timing:
     return Timing(median, high - low)
 
 
-def _milliseconds(point: Crossover) -> dict[str, float]:
-    return {
-        "dense_ms": point.dense.median * 1e3,
-        "dense_iqr_ms": point.dense.spread * 1e3,
-        "cascade_ms": point.cascade.median * 1e3,
-        "cascade_iqr_ms": point.cascade.spread * 1e3,
-    }
-
-
 def _rounded(value: float) -> float:
     """Three significant digits: more than any of these measurements resolves."""
     return float(f"{value:.3g}")
@@ -267,10 +296,19 @@ def _source(device: str, problem: Problem) -> str:
     run = "CUDA-graph replay" if device == "cuda" else "eager"
     return (
         f"torch {torch.__version__}; copy of {problem.copy_bytes >> 20} MiB, read and written "
-        f"bytes counted; {dtype} matrix product, n = {problem.matmul_n}, sustained; m_sat from "
-        f"one prefix pass by GraniKV's torch backends dense and cascade, {run}, {dtype}, L_p = "
-        f"{problem.prefix_tokens}, {problem.kv_heads} KV heads, n_q/kv = {problem.group}, "
-        f"d = {problem.d}, M_eff {problem.m_effs[0]} to {problem.m_effs[-1]}; medians"
+        f"bytes counted; {dtype} matrix product, n = {problem.matmul_n}, sustained; m_sat by dense "
+        f"and cascade, {run}, {dtype}, L_p = {problem.prefix_tokens}, {problem.kv_heads} KV heads, "
+        f"n_q/kv = {problem.group}, d = {problem.d}, M_eff {problem.m_effs[0]} to "
+        f"{problem.m_effs[-1]}; medians"
+    )
+
+
+def _cost_source(device: str, geometries: Sequence[Geometry]) -> str:
+    run = "CUDA-graph replay, cold L2" if device == "cuda" else "eager"
+    heads = ", ".join(f"{g.kv_heads * g.group}/{g.kv_heads} of {g.d}" for g in geometries)
+    return (
+        f"one layer of a decode step, {run}, heads {heads}; non-negative least squares over "
+        "relative errors; residuals are relative"
     )
 
 
@@ -293,7 +331,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="profile file to write (.yaml)")
     parser.add_argument("--name", help="the profile's name; default: that of the file")
     parser.add_argument(
-        "--seconds", type=float, help="measuring time; default: 15 (cpu), 35 (cuda)"
+        "--seconds", type=float, help="measuring time; default: 15 (cpu), 45 (cuda)"
     )
     return parser
 

@@ -122,7 +122,7 @@ class SharedCost(NamedTuple):
 
     launch_us           all launches of a layer
     unit_us             each (row, KV head)
-    slab_us_per_gb      shared ranges, once each; overlaps the next, so the larger counts
+    slab_us_per_gb      shared ranges, once each; overlap the next, so the larger counts
     us_per_gflop        products with the shared ranges, whole tiles: rows x group rounded up to
                         block_m. A persistent work list spreads the tiles evenly: there is no last
                         wave to round up to
@@ -139,17 +139,16 @@ class SharedCost(NamedTuple):
     memory_us_per_gb: float
     part_us_per_gb: float
 
-    def combined(self, quantities: Floats) -> float:
-        """Predicted µs from `SharedTerms.quantities`."""
+    def combined(self, quantities: Floats, overlapped: bool) -> float:
+        """Predicted µs from `SharedTerms.quantities`.
+
+        overlapped: the rows' own reads run beside the products too, as in one fused launch.
+        """
         q = quantities
-        return float(
-            self.launch_us
-            + self.unit_us * q[1]
-            + max(self.slab_us_per_gb * q[2], self.us_per_gflop * q[3])
-            + self.read_us_per_gb * q[4]
-            + self.memory_us_per_gb * q[5]
-            + self.part_us_per_gb * q[6]
-        )
+        own = self.read_us_per_gb * q[4] + self.memory_us_per_gb * q[5]
+        slabs, products = self.slab_us_per_gb * q[2], self.us_per_gflop * q[3]
+        busy = max(slabs + own, products) if overlapped else max(slabs, products) + own
+        return float(self.launch_us + self.unit_us * q[1] + busy + self.part_us_per_gb * q[6])
 
 
 class SharedTerms:
@@ -192,15 +191,20 @@ class SharedTerms:
 
 @dataclass(frozen=True, slots=True)
 class SharedChild:
-    """A child that shares its reads, as calibrated."""
+    """A child that shares its reads, as calibrated; overlapped as in `SharedCost.combined`."""
 
     cost: SharedCost
+    overlapped: bool
     tile: Tile
     residuals: Residuals
 
     def terms(self, reads: Reads, geometry: Geometry) -> SharedTerms:
         """The step's quantities for this child's tiles."""
         return SharedTerms(reads, geometry, self.tile)
+
+    def microseconds(self, terms: SharedTerms, kept: NDArray[np.bool_] | None = None) -> float:
+        """Predicted µs of one layer with only `kept` ranges shared; None: all."""
+        return self.cost.combined(terms.quantities(kept), self.overlapped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +244,7 @@ class CostModel:
         shared = {
             name: {
                 **child.cost._asdict(),
+                "overlapped": child.overlapped,
                 "tile": child.tile._asdict(),
                 "residuals": child.residuals._asdict(),
             }
@@ -266,6 +271,7 @@ class CostModel:
             {
                 str(name): SharedChild(
                     _numbers(SharedCost, _mapping(child, name)),
+                    bool(child.get("overlapped", False)),
                     _tile(child.get("tile"), f"{name}.tile"),
                     _numbers(Residuals, child.get("residuals"), f"{name}.residuals"),
                 )

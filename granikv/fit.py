@@ -28,8 +28,8 @@ from granikv.cost import (
 
 Floats = NDArray[np.float64]
 
-_BYTES, _PRODUCTS = 2, 3
-"""Columns of SharedCost of which only the larger term counts."""
+_SLABS, _PRODUCTS, _OWN = 2, 3, (4, 5)
+"""Columns of SharedCost: of bytes and products only the larger counts."""
 _STARTS = (0.25, 0.5, 0.75)
 """Parts of the samples, those of fewest products a byte, that are first taken to be byte-bound."""
 _ROUNDS = 30
@@ -62,31 +62,41 @@ def fit_paged(samples: Sequence[Sample]) -> PagedChild:
 def fit_shared(samples: Sequence[Sample], tile: Tile) -> SharedChild:
     """Coefficients of a sharing child. Raises ValueError without enough samples.
 
-    Which of bytes and products binds in a sample depends on the coefficients, so the two are
-    determined in turn until the assignment stands still; of all rounds the best is kept.
+    Fitted with the rows' own reads beside the products and after them; the closer fit is kept.
     """
     _enough(samples, len(SharedCost._fields))
-    rows = np.array(
-        [SharedTerms(s.reads, s.geometry, tile).quantities() for s in samples], dtype=np.float64
-    )
-    ratio = rows[:, _PRODUCTS] / np.maximum(rows[:, _BYTES], 1e-12)
-    best, least = None, np.inf
+    rows = np.array([SharedTerms(s.reads, s.geometry, tile).quantities() for s in samples])
+    fits = [(_roofline(rows, samples, overlapped), overlapped) for overlapped in (False, True)]
+    (_, cost), overlapped = min(fits)
+    predicted = [cost.combined(row, overlapped) for row in rows]
+    return SharedChild(cost, overlapped, tile, _residuals(predicted, samples))
+
+
+def _roofline(
+    rows: Floats, samples: Sequence[Sample], overlapped: bool
+) -> tuple[float, SharedCost]:
+    """Loss and coefficients of the best fit found.
+
+    Which of bytes and products binds in a sample depends on the coefficients, so the two are
+    determined in turn until the assignment stands still.
+    """
+    columns = [_SLABS, *_OWN] if overlapped else [_SLABS]
+    ratio = rows[:, _PRODUCTS] / np.maximum(rows[:, columns].sum(axis=1), 1e-12)
+    found = []
     for quantile in _STARTS:
         by_bytes = ratio <= np.quantile(ratio, quantile)
         for _ in range(_ROUNDS):
             binding = rows.copy()
-            binding[~by_bytes, _BYTES] = 0.0
+            binding[np.ix_(~by_bytes, columns)] = 0.0
             binding[by_bytes, _PRODUCTS] = 0.0
             cost = SharedCost(*_rounded(_solve(binding, samples)))
-            error = _loss([cost.combined(row) for row in rows], samples)
-            if error < least:
-                best, least = cost, error
-            larger = cost.slab_us_per_gb * rows[:, _BYTES] >= cost.us_per_gflop * rows[:, _PRODUCTS]
+            found.append((_loss([cost.combined(r, overlapped) for r in rows], samples), cost))
+            of_bytes = rows[:, columns] @ np.array(cost)[columns]
+            larger = of_bytes >= cost.us_per_gflop * rows[:, _PRODUCTS]
             if (larger == by_bytes).all():
                 break
             by_bytes = larger
-    assert best is not None
-    return SharedChild(best, tile, _residuals([best.combined(row) for row in rows], samples))
+    return min(found)
 
 
 def _solve(rows: Floats, samples: Sequence[Sample]) -> Floats:

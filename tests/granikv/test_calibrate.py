@@ -84,7 +84,8 @@ def test_a_run_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     kinds = [event["event"] for event in events]
     sweep = PROBLEMS["cpu"].m_effs
-    assert kinds == ["start", "bandwidth", "matmul", *["crossover"] * len(sweep), "fit", "done"]
+    begin = ["start", "bandwidth", "matmul", *["crossover"] * len(sweep), "fit"]
+    assert kinds == [*begin, "children", "children", "cost", "cost", "cost", "done"]
     points = [event for event in events if event["event"] == "crossover"]
     assert [point["m_eff"] for point in points] == list(sweep)
     assert all(point["dense_ms"] > 0 and point["cascade_ms"] > 0 for point in points)
@@ -94,6 +95,9 @@ def test_a_run_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert profile.m_sat is None or profile.m_sat in sweep
     assert profile.bandwidth_gbps == pytest.approx(events[1]["gbps"], rel=0.01)
     assert profile.peak_tflops == pytest.approx(events[2]["tflops"], rel=0.01)
+    assert profile.cost is not None
+    assert set(profile.cost.paged) == {"torch_native"}
+    assert set(profile.cost.shared) == {"dense", "cascade"}
     assert profile.server_args == find_profile("cpu").server_args
     assert "float32" in profile.measured["source"]
     assert [p.name for p in tmp_path.iterdir()] == ["here.yaml"]

@@ -31,7 +31,9 @@ TILE = Tile(block_m=128, block_n=64, programs=132)
 EXACT = Residuals(1, 0.0, 0.0, 0.0)
 PAGED = PagedCost(launch_us=7.0, unit_us=0.004, read_us_per_gb=113.0, memory_us_per_gb=150.0)
 DENSE = SharedCost(12.0, 0.002, 250.0, 1.4, 113.0, 150.0, 600.0)
-MODEL = CostModel({"fa3": PagedChild(PAGED, EXACT)}, {"dense": SharedChild(DENSE, TILE, EXACT)})
+MODEL = CostModel(
+    {"fa3": PagedChild(PAGED, EXACT)}, {"dense": SharedChild(DENSE, False, TILE, EXACT)}
+)
 
 
 def _plan(rows: int, segments: list[tuple[int, int, list[int]]]) -> DecodePlan:
@@ -86,10 +88,11 @@ def test_a_dropped_range_is_read_by_each_of_its_readers() -> None:
 
 
 def test_the_prediction_is_the_sum_with_the_larger_of_bytes_and_products() -> None:
-    assert SharedCost(1, 2, 3, 4, 5, 6, 7).combined(np.array([1, 10, 2, 1, 10, 10, 10])) == (
-        1 + 20 + max(6, 4) + 50 + 60 + 70
-    )
-    assert SharedCost(1, 0, 3, 4, 0, 0, 0).combined(np.array([1, 0, 2, 9, 0, 0, 0])) == 1 + 36
+    cost, quantities = SharedCost(1, 2, 3, 4, 5, 6, 7), np.array([1, 10, 2, 1, 10, 10, 10])
+    assert cost.combined(quantities, overlapped=False) == 1 + 20 + max(6, 4) + 50 + 60 + 70
+    quantities = np.array([1, 10, 2, 30, 10, 10, 10])
+    assert cost.combined(quantities, overlapped=False) == 1 + 20 + max(6, 120) + 50 + 60 + 70
+    assert cost.combined(quantities, overlapped=True) == 1 + 20 + max(6 + 50 + 60, 120) + 70
     reads = Reads.of(2, 10, [(100, 2)])
     expected = 7 + 0.004 * 16 + (113 * 210 + 150 * 110) * 4096e-9
     assert PAGED.microseconds(reads, LLAMA) == pytest.approx(expected)
@@ -158,7 +161,7 @@ def test_the_choice_is_the_least_prediction() -> None:
 def test_classes_of_one_step_go_to_different_children() -> None:
     """200 rows of a long prefix are shared; one row's own slab is not worth a tile of its own."""
     costly = DENSE._replace(us_per_gflop=14.0)
-    model = CostModel(MODEL.paged, {"dense": SharedChild(costly, TILE, EXACT)})
+    model = CostModel(MODEL.paged, {"dense": SharedChild(costly, False, TILE, EXACT)})
     plan = _plan(201, [(0, 8192, list(range(200))), (0, 130, [200])])
     backend, read = _decide(CostRule(model, LLAMA, "fa3"), plan, 64)
     assert backend == "dense"
@@ -184,7 +187,7 @@ def test_a_standing_decision_is_the_same_object_until_the_tokens_move() -> None:
     # Far more own tokens: what is shared no longer pays for the launches.
     flat = CostModel(
         {"fa3": PagedChild(PAGED._replace(read_us_per_gb=100.0), EXACT)},
-        {"dense": SharedChild(DENSE, TILE, EXACT)},
+        {"dense": SharedChild(DENSE, False, TILE, EXACT)},
     )
     rule = CostRule(flat, LLAMA, "fa3")
     backends = [rule.decide(shape, plan, plan.covered + own).backend for own in (64, 10**6)]

@@ -29,8 +29,8 @@ def _steps(count: int, seed: int) -> list[tuple[Reads, Geometry]]:
     return steps
 
 
-def _dense_us(reads: Reads, geometry: Geometry) -> float:
-    return DENSE.combined(SharedTerms(reads, geometry, TILE).quantities())
+def _dense_us(reads: Reads, geometry: Geometry, overlapped: bool = False) -> float:
+    return DENSE.combined(SharedTerms(reads, geometry, TILE).quantities(), overlapped)
 
 
 def _noisy(us: float, draw: random.Random, noise: float) -> float:
@@ -41,10 +41,17 @@ def test_exact_times_give_the_coefficients_back() -> None:
     steps = _steps(150, seed=1)
     paged = fit_paged([Sample(r, g, PAGED.microseconds(r, g)) for r, g in steps])
     assert paged.cost == pytest.approx(PAGED, rel=1e-3)
-    dense = fit_shared([Sample(r, g, _dense_us(r, g)) for r, g in steps], TILE)
+    assert paged.residuals.largest < 5e-3
+
+
+@pytest.mark.parametrize("overlapped", [False, True])
+def test_whether_own_reads_overlap_is_found_out(overlapped: bool) -> None:
+    samples = [Sample(r, g, _dense_us(r, g, overlapped)) for r, g in _steps(200, seed=1)]
+    dense = fit_shared(samples, TILE)
+    assert dense.overlapped is overlapped
     assert dense.cost == pytest.approx(DENSE, rel=0.02)
-    assert dense.residuals.points == 150
-    assert max(paged.residuals.largest, dense.residuals.largest) < 5e-3
+    assert dense.residuals.points == 200
+    assert dense.residuals.largest < 5e-3
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -58,7 +65,7 @@ def test_noise_of_five_percent_moves_predictions_by_less(seed: int) -> None:
     for reads, geometry in _steps(100, seed + 100):
         expected = PAGED.microseconds(reads, geometry)
         assert paged.cost.microseconds(reads, geometry) == pytest.approx(expected, rel=0.04)
-        predicted = dense.cost.combined(SharedTerms(reads, geometry, TILE).quantities())
+        predicted = dense.microseconds(dense.terms(reads, geometry))
         assert predicted == pytest.approx(_dense_us(reads, geometry), rel=0.05)
     assert 0.01 < dense.residuals.median < dense.residuals.largest < 0.08
 
