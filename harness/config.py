@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,31 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.errors import HarnessError
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "conf"
 NAME = "config"
+NOT_A_CELLS = ("hydra", "experiment", "parts")
+"""Top-level keys that say how cells are chosen and run, not what one is."""
+
+LEAST_REQUESTS, FULL_REQUESTS, MOST_OF_PAPER = 64, 500, 512
+
+
+def requests_for(permits: int, full: bool) -> int:
+    """N of a cell: 2 B, at least 64; in full the paper's 500, but where they cannot fill B.
+
+    `${requests_for:${load.permits},${full}}` in conf/. permits: B, requests in flight.
+    """
+    filling = 2 * permits
+    if full and filling <= MOST_OF_PAPER:
+        return FULL_REQUESTS
+    return max(LEAST_REQUESTS, filling)
+
+
+OmegaConf.register_new_resolver("requests_for", requests_for, replace=True)
 
 
 def plain(config: DictConfig) -> dict[str, Any]:
@@ -28,7 +47,7 @@ def plain(config: DictConfig) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise HarnessError(f"configuration: {first_line(error)}") from None
     assert isinstance(value, dict)
-    return {str(key): part for key, part in value.items() if key not in ("hydra", "experiment")}
+    return {str(key): part for key, part in value.items() if key not in NOT_A_CELLS}
 
 
 def first_line(error: BaseException) -> str:
@@ -39,30 +58,90 @@ def first_line(error: BaseException) -> str:
 
 def compose_cell(overrides: Sequence[str]) -> dict[str, Any]:
     """The configuration of one cell. Raises HarnessError for an override that fits nothing."""
+    return compose_cells([overrides])[0]
+
+
+def compose_cells(cells: Iterable[Sequence[str]]) -> list[dict[str, Any]]:
+    """The configurations of many cells; the choice of files is composed once for all that share it.
+
+    Raises HarnessError for an override that fits nothing.
+    """
+    composed: dict[tuple[tuple[str, ...], tuple[str, ...]], DictConfig] = {}
+    configs = []
     with _composing():
-        return plain(compose(NAME, overrides=list(overrides)))
+        parser = OverridesParser.create()
+        for overrides in cells:
+            files, values = _split(parser.parse_overrides(list(overrides)))
+            # Cells that set the same keys can share one tree: each sets all of them anew.
+            key = files, tuple(override.key_or_group for override in values)
+            if key not in composed:
+                composed[key] = compose(NAME, overrides=list(files))
+            _set_values(composed[key], values)
+            configs.append(plain(composed[key]))
+    return configs
+
+
+def _split(overrides: Sequence[Override]) -> tuple[tuple[str, ...], list[Override]]:
+    """Overrides that choose files, as written, and those that set values."""
+    groups = {path.name for path in DIRECTORY.iterdir() if path.is_dir()}
+    files, values = [], []
+    for override in overrides:
+        key = override.key_or_group
+        if key in groups or "/" in key or "@" in key or override.is_delete():
+            files.append(override.input_line or "")
+        else:
+            values.append(override)
+    return tuple(files), values
+
+
+def _set_values(config: DictConfig, values: Sequence[Override]) -> None:
+    for override in values:
+        key = override.key_or_group
+        try:
+            with open_dict(config) if override.is_add() else nullcontext():
+                OmegaConf.update(config, key, override.value(), merge=True)
+        except OmegaConfBaseException as error:
+            raise HarnessError(
+                f"configuration: Could not override '{key}': {first_line(error)}"
+            ) from None
 
 
 def sweep(overrides: Sequence[str]) -> list[list[str]]:
     """The overrides of every cell of an experiment: the product of its hydra.sweeper.params.
 
-    Overrides given here win over the experiment's, comma lists included. The order is that of
-    Hydra's own sweeper: the first parameter changes slowest. Raises HarnessError.
+    An experiment with `parts` is the cells of its parts, one after another: each part is a line of
+    overrides that names another experiment. Overrides given here win over an experiment's, comma
+    lists included. The order is that of Hydra's own sweeper: the first parameter changes slowest.
+    Raises HarnessError.
     """
     with _composing():
-        parser = OverridesParser.create()
-        given = parser.parse_overrides(overrides=list(overrides))
-        fixed = [override for override in given if not override.is_sweep_override()]
-        start = [override.input_line or "" for override in fixed]
-        config = compose(NAME, overrides=start, return_hydra_config=True)
-        own = config.hydra.sweeper.params or {}
-        named = {override.key_or_group for override in given}
-        swept = parser.parse_overrides(
-            overrides=[f"{key}={value}" for key, value in own.items() if key not in named]
-        )
-        swept += [override for override in given if override.is_sweep_override()]
-        choices = [_choices(override) for override in swept]
-        return [start + list(combination) for combination in itertools.product(*choices)]
+        return list(_expand(_by_key(overrides)))
+
+
+def _by_key(overrides: Iterable[str]) -> dict[str, Override]:
+    """Parsed; the last one of a key stands."""
+    parsed = OverridesParser.create().parse_overrides(overrides=list(overrides))
+    return {override.key_or_group: override for override in parsed}
+
+
+def _expand(given: dict[str, Override]) -> Iterator[list[str]]:
+    experiment = given.get("experiment")
+    if experiment is not None and experiment.is_sweep_override():
+        for choice in _choices(experiment):
+            yield from _expand(given | _by_key([choice]))
+        return
+    fixed = [o.input_line or "" for o in given.values() if not o.is_sweep_override()]
+    config = compose(NAME, overrides=fixed, return_hydra_config=True)
+    if parts := config.get("parts"):
+        mine = {key: override for key, override in given.items() if key != "experiment"}
+        for part in parts:
+            yield from _expand(_by_key(shlex.split(part)) | mine)
+        return
+    own = _by_key(f"{key}={value}" for key, value in (config.hydra.sweeper.params or {}).items())
+    swept = {key: override for key, override in own.items() if key not in given}
+    swept |= {key: override for key, override in given.items() if override.is_sweep_override()}
+    for combination in itertools.product(*(_choices(override) for override in swept.values())):
+        yield [*fixed, *combination]
 
 
 def _choices(override: Override) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from harness import hardware as machine
 from harness import load as loads
 from harness import systems
+from harness.counters import profiles
 from harness.errors import HarnessError
 from harness.files import identity
 from harness.load import Load
@@ -133,7 +134,9 @@ def _engine_arguments(config: Mapping[str, Any]) -> list[str]:
         "--max-total-tokens": _kv_tokens(config),
     }
     chosen = [(flag, str(value)) for flag, value in numbers.items() if value is not None]
-    return [text for pair in chosen for text in pair]
+    graphs = engine["graph_batches"]
+    listed = ["--cuda-graph-bs-decode", *map(str, graphs)] if graphs else []
+    return [*(text for pair in chosen for text in pair), *listed]
 
 
 def _server(
@@ -160,14 +163,15 @@ def _server(
         environment={str(k): str(v) for k, v in environment.items()},
         device=machine.device_name(config["hardware"]),
         root=root,
+        wrapper=profiles.wrapper(config["profile"], root),
     )
 
 
 def _identity(config: Mapping[str, Any], system: System, model: Model, workload: Workload) -> str:
     """Hash of all that decides the result; the workload counts by its tokens, not its options."""
-    parts: dict[str, Any] = copy.deepcopy(dict(config))
+    parts: dict[str, Any] = copy.deepcopy(profiles.kept(config))
     # Telemetry only watches; what it costs the server is said in conf/telemetry/.
-    for name in ("output", "rerun", "client", "slo", "workload", "telemetry"):
+    for name in ("output", "rerun", "full", "client", "slo", "workload", "telemetry"):
         del parts[name]
     for group, keys in NOT_IDENTITY.items():
         for key in keys:
@@ -185,7 +189,7 @@ def _identity(config: Mapping[str, Any], system: System, model: Model, workload:
 
 def _stored(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration as cell.json keeps it: without the paths of this machine."""
-    stored: dict[str, Any] = copy.deepcopy(dict(config))
+    stored: dict[str, Any] = copy.deepcopy(profiles.kept(config))
     del stored["output"], stored["rerun"]
     stored["model"].pop("path", None)
     stored["engine"].pop("python", None)
