@@ -1,4 +1,4 @@
-"""Runs `test_cascade_step.py` through Triton's interpreter, in a process of its own."""
+"""Runs the steps of cascade and Hydragen through Triton's interpreter, in their own process."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ pytest.importorskip("triton")
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_cascade_interpreted_on_the_cpu() -> None:
+def test_the_steps_interpreted_on_the_cpu() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-x"]
     done = subprocess.run(
-        [*command, "tests/granikv/test_cascade_step.py"],
+        [*command, "tests/granikv/test_cascade_step.py", "tests/granikv/test_hydragen.py"],
         cwd=ROOT,
         env={
             **os.environ,
