@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 from harness.analysis.cells import CellLike, by_hardware, standing
-from harness.analysis.claims import dispatch, no_worse, ratio, slabs, tables, tests
+from harness.analysis.claims import (
+    dispatch,
+    negative_control,
+    no_worse,
+    ratio,
+    slabs,
+    tables,
+    tests,
+)
 from harness.analysis.claims.claim import Claim, Evidence, Result, Verdict
 from harness.errors import HarnessError
 
@@ -17,6 +25,7 @@ JUDGES: dict[str, Judge] = {
     "ratio": ratio.judge,
     "table": tables.judge,
     "no_worse": no_worse.judge,
+    "negative_control": negative_control.judge,
     "dispatch": dispatch.judge,
     "slabs": slabs.judge,
     "tests": tests.judge,
