@@ -106,18 +106,19 @@ def serving(
 
 def made_up(config: Mapping[str, Any]) -> MadeUpCell:
     """What a cell of this configuration could have measured; equal configurations, equal ids."""
-    workload, system = config["workload"], config["system"]["name"]
     name = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
+    stored = {k: v for k, v in config.items() if k != "profile" or v["kind"] != "none"}
+    workload, system = config["workload"], config["system"]["name"]
     if workload["kind"] == "kernel":
         like = kernel(workload["layout"], workload["read"], system=system)
-        stored = {key: value for key, value in config.items() if key != "load"}
+        del stored["load"]
         return MadeUpCell(name, stored, dict(like.metrics))
     lengths = workload.get("prefix_lengths") or [workload["prefix_length"]]
     b = config["load"].get("permits") or workload["requests"]
     return MadeUpCell(
         name,
-        dict(config),
-        _metrics(throughput(system, sum(lengths) / len(lengths)), b) | _profile(config),
+        stored,
+        _metrics(throughput(system, sum(lengths) / len(lengths)), b) | _profile(stored),
         state=_state(system, b),
         record={"server": {"facts": {"max_total_num_tokens": 845_617}, "counters_before": {}}},
     )
