@@ -140,6 +140,8 @@ def measure_costs(
 ) -> CostModel:
     """Measure until `end` (of time.perf_counter) and fit."""
     measured = Measured({}, {})
+    for name, reason in made[0].children.missing.items():
+        report({"event": "missing", "child": name, "reason": reason})
     for number, (place, case) in enumerate(steps):
         if number >= _LEAST_STEPS and time.perf_counter() > end:
             break

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -31,7 +31,7 @@ Launch = Callable[[int], object]
 Timer = Callable[[Sequence[Launch], int], list[Timing]]
 """Launches and the layers that they rotate over, to seconds a launch."""
 
-_LAYERS = 48
+_LAYERS = 128
 """Most layers that take turns."""
 _WORKSPACE = 512 * 2**20
 _CASCADE_BLOCK_M = 16
@@ -109,7 +109,10 @@ class Arena:
         return Shape(g.kv_heads, g.group, g.d, g.d_v, self.dtype)
 
     def scene(self, case: Case) -> Scene:
-        """Slabs from slot 1 on, the rows' own tokens scattered behind them."""
+        """Slabs from slot 1 on, the rows' own tokens scattered behind them.
+
+        Stands until the next one is made: they share the page table.
+        """
         ends = [0] * case.rows
         base, segments = 1, []
         for first, rows, p0, length in case.reads:
@@ -305,35 +308,48 @@ class Torch(SharingChild):
 
 
 class Children(NamedTuple):
-    """What serves on one device: stock backends by the engine's name, sharing children by ours."""
+    """What serves on one device: stock backends by the engine's name, sharing children by ours.
+
+    missing: what was tried and does not serve, with the reason.
+    """
 
     stock: dict[str, Child]
     sharing: dict[str, SharingChild]
+    missing: dict[str, str]
 
 
 def torch_children(arena: Arena) -> Children:
     """The children of a CPU."""
-    return Children({"torch_native": Torch("paged")}, {n: Torch(n) for n in (CASCADE, DENSE)})
+    sharing: dict[str, SharingChild] = {name: Torch(name) for name in (CASCADE, DENSE)}
+    return Children({"torch_native": Torch("paged")}, sharing, {})
 
 
 def fused_children(arena: Arena) -> Children:
-    """The children of a GPU that are installed and have this shape."""
-    stock: dict[str, Child] = {}
-    if arena.device.type == "cuda":
-        if torch.cuda.get_device_capability(arena.device)[0] == 9:
-            _add(stock, "fa3", FlashAttention3, arena)
-        _add(stock, "flashinfer", FlashInfer, arena)
-    sharing: dict[str, Any] = {DENSE: Dense(arena)}
-    _add(sharing, CASCADE, Cascade, arena)
-    return Children(stock or {"own": OwnPaged(arena)}, sharing)
+    """The children of a GPU: those that serve a small step here."""
+    stock: dict[str, type[Child]] = {"flashinfer": FlashInfer}
+    if arena.device.type != "cuda":
+        stock = {}
+    elif torch.cuda.get_device_capability(arena.device)[0] == 9:
+        stock = {"fa3": FlashAttention3, **stock}
+    missing: dict[str, str] = {}
+    serving = _serving(stock, arena, missing) or _serving({"own": OwnPaged}, arena, missing)
+    sharing: dict[str, type[SharingChild]] = {DENSE: Dense, CASCADE: Cascade}
+    return Children(serving, _serving(sharing, arena, missing), missing)
 
 
-def _add(found: dict[str, Any], name: str, kind: Callable[[Arena], Child], arena: Arena) -> None:
-    """Add the child unless what it needs is not installed or does not have this shape."""
-    try:
-        found[name] = kind(arena)
-    except (ImportError, RuntimeError, ValueError):
-        return
+def _serving(kinds: Mapping[str, Any], arena: Arena, missing: dict[str, str]) -> dict[str, Any]:
+    """Those that can be built and serve a step; compiles their kernels."""
+    found = {}
+    scene = arena.scene(composition(2, 2, [16], arena.geometry))
+    for name, kind in kinds.items():
+        try:
+            child = kind(arena)
+            child.prepare(scene, scene.plan)(0)
+        except Exception as error:
+            missing[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+        else:
+            found[name] = child
+    return found
 
 
 def graph_timer(seconds: float) -> Timer:

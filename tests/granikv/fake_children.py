@@ -68,7 +68,7 @@ def fake_bench(model: CostModel, geometry: Geometry, rows: int, slots: int) -> B
         name: FakeChild(partial(_shared_us, child, geometry), child.tile)
         for name, child in model.shared.items()
     }
-    return Bench(arena, Children(stock, sharing), fake_timer)
+    return Bench(arena, Children(stock, sharing, {}), fake_timer)
 
 
 def _shared_us(child: SharedChild, geometry: Geometry, reads: Reads) -> float:

@@ -79,8 +79,10 @@ def test_torch_children(sizes: tuple[int, int, list[int]], share: bool) -> None:
 @pytest.mark.parametrize("sizes", CASES[:2])
 def test_fused_children_interpreted(sizes: tuple[int, int, list[int]]) -> None:
     arena = _arena()
-    scene, found = arena.scene(composition(*sizes, TINY)), fused_children(arena)
+    found, scene = fused_children(arena), arena.scene(composition(*sizes, TINY))
     assert set(found.stock) == {"own"}
+    assert set(found.sharing) == {"dense"}
+    assert set(found.missing) == {"cascade"}, "FlashInfer is not installed here"
     for child in (*found.stock.values(), *found.sharing.values()):
         assert _error(child, scene, share=True) < 1e-5
         assert _error(child, scene, share=False) < 1e-5
@@ -106,7 +108,7 @@ def test_the_interpreter_ran_the_fused_children() -> None:
 def test_every_child_on_a_gpu(sizes: tuple[int, int, list[int]]) -> None:
     geometry = Geometry(2, 4, 128, 128, 2)
     arena = _arena("cuda", geometry)
-    scene, found = arena.scene(composition(*sizes, geometry)), fused_children(arena)
+    found, scene = fused_children(arena), arena.scene(composition(*sizes, geometry))
     for child in (*found.stock.values(), *found.sharing.values()):
         assert _error(child, scene, share=True) < 1e-2
         assert _error(child, scene, share=False) < 1e-2
