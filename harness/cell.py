@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from harness import cache, environment, metrics, server, snapshot, store, validation
+from harness.counters.profiles import profiling
 from harness.errors import HarnessError, ServerError
 from harness.load.drive import Options, Outcome, drive
 from harness.plan import CellPlan
@@ -123,6 +124,7 @@ class _Measurement:
         self.frames: dict[str, pd.DataFrame] = {}
         self.recording = Recording()
         self.telemetry: dict[str, Any] = {}
+        self.profile: dict[str, Any] = {}
         self.further_metrics: dict[str, float] = {}
         self.trace: str | None = None
 
@@ -178,9 +180,12 @@ class _Measurement:
         with (
             compilation.watch(running.log, caches if on_gpu else ()) as compiled,
             watching(self.plan.config["telemetry"], self._target(running)) as watch,
+            profiling(self.plan.config, self.plan.root, self.plan.id, running.url) as profiled,
         ):
             yield
         self.recording = watch.recording
+        self.profile = profiled.record
+        self.further_metrics |= profiled.metrics
         self.reasons += compiled.reasons
 
     def _target(self, running: RunningServer) -> Target:
@@ -301,6 +306,7 @@ class _Measurement:
             "client": self.client,
             "server": {**self.server, "log": self._keep_log()},
             "telemetry": self.telemetry,
+            "profile": self.profile,
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": self.seconds,
         }

@@ -5,16 +5,30 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 
 from harness.errors import ServerError
 
 
-def request(url: str, *, post: bool = False, timeout_s: float = 30.0) -> tuple[int, bytes]:
-    """Status and body of one request to a loopback server; status 0 when there was no reply."""
+def request(
+    url: str,
+    *,
+    post: bool = False,
+    content: Mapping[str, Any] | None = None,
+    timeout_s: float = 30.0,
+) -> tuple[int, bytes]:
+    """Status and body of one request to a loopback server; status 0 when there was no reply.
+
+    content: JSON to post.
+    """
     # Proxies of the environment would send loopback traffic elsewhere.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    message = urllib.request.Request(url, data=b"" if post else None)
+    if content is None:
+        message = urllib.request.Request(url, data=b"" if post else None)
+    else:
+        headers = {"Content-Type": "application/json"}
+        message = urllib.request.Request(url, json.dumps(content).encode(), headers)
     try:
         with opener.open(message, timeout=timeout_s) as reply:
             return int(reply.status), reply.read()

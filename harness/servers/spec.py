@@ -14,7 +14,8 @@ class ServerSpec:
 
     title: for messages. arguments: after `python -m module`, without host and port. device: name of
     the lock that lets one server at a time be measured. root: the results directory; paths below it
-    do not count in the hash, so that a results directory can be moved.
+    do not count in the hash, so that a results directory can be moved. wrapper: what stands before
+    the command, such as a profiler.
     """
 
     title: str
@@ -24,13 +25,17 @@ class ServerSpec:
     environment: dict[str, str] = field(hash=False)
     device: str
     root: Path
+    wrapper: tuple[str, ...] = ()
 
     @property
     def hash(self) -> str:
         """Identity of the configuration: equal for every cell that one server can serve."""
         root = str(self.root.resolve())
         arguments = [argument.replace(root, "<results>") for argument in self.arguments]
-        return identity([self.module, arguments, self.environment, self.device])
+        parts = [self.module, arguments, self.environment, self.device]
+        if self.wrapper:
+            parts.append([argument.replace(root, "<results>") for argument in self.wrapper])
+        return identity(parts)
 
     @property
     def directory(self) -> Path:
@@ -40,4 +45,4 @@ class ServerSpec:
     def command(self, port: int) -> list[str]:
         """The full command line, bound to the loopback interface."""
         address = ["--host", "127.0.0.1", "--port", str(port)]
-        return [self.python, "-m", self.module, *self.arguments, *address]
+        return [*self.wrapper, self.python, "-m", self.module, *self.arguments, *address]
