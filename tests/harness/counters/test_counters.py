@@ -137,10 +137,10 @@ def test_clocks_and_caches_are_always_said(clocks: str, cache: str) -> None:
     assert {"--target-processes=all", "--metrics=a.sum,b.pct", "--launch-skip=5"} <= set(command)
 
 
-@pytest.mark.parametrize("wrong", [{"clocks": "boost"}, {"cache": "flush"}])
-def test_other_conditions_are_refused(wrong: dict[str, str]) -> None:
+@pytest.mark.parametrize(("clocks", "cache"), [("boost", "all"), ("none", "flush")])
+def test_other_conditions_are_refused(clocks: str, cache: str) -> None:
     with pytest.raises(ReportError, match="is none or base"):
-        ncu.Options(**OPTIONS, **({"clocks": "none", "cache": "all"} | wrong))
+        ncu.Options(**OPTIONS, clocks=clocks, cache=cache)
 
 
 class FakeMetric:

@@ -39,7 +39,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
-        body = json.loads(content) if content else None
+        body = json.loads(content or b"{}")
         self.server.asked.append((self.path, body))
         status = 500
         if self.path == "/start_profile":

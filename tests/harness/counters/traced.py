@@ -116,10 +116,10 @@ class Database:
             self._add_range(connection, at, tid, decode)
         for node, (kernel, start, end) in enumerate(kernels_of(decode), start=1):
             begins = at + BEHIND_US
-            number = self._string(f"void {kernel}(Params)"), self._string(kernel)
-            values = (_ns(begins + start), _ns(begins + end), device, 1, None, 7, index, pid << 24)
-            values += (*number, None, 0, 0, 64, 1, 1, 1, 128, 1, 1, 0, 0, 0, 0, 0, 0)
-            values += (node if decode else None, 0)
+            numbers = [self._string(f"void {kernel}(Params)"), self._string(kernel)]
+            values: list[int | None] = [_ns(begins + start), _ns(begins + end), device, 1, None]
+            values += [7, index, pid << 24, *numbers, None, 0, 0, 64, 1, 1, 1, 128, 1, 1]
+            values += [0, 0, 0, 0, 0, 0, node if decode else None, 0]
             places = ", ".join("?" * len(values))
             connection.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({places})", values)
 
