@@ -75,10 +75,10 @@ def gamma(rate: float, shape: float, n: int, seed: int) -> Arrivals:
 def _gamma(stream: Stream, shape: float) -> float:
     """One gamma variate of mean `shape` (Marsaglia and Tsang 2000, a method by rejection)."""
     if shape < 1:
-        return _gamma(stream, shape + 1) * (1 - float(stream.unit(1)[0])) ** (1 / shape)
+        return _gamma(stream, shape + 1) * math.pow(1 - float(stream.unit(1)[0]), 1 / shape)
     d = shape - 1 / 3
     while True:
-        radius, angle, accept = stream.unit(3).tolist()
+        radius, angle, accept = map(float, stream.unit(3))
         normal = math.sqrt(-2 * math.log(1 - radius)) * math.cos(2 * math.pi * angle)
         v = (1 + normal / math.sqrt(9 * d)) ** 3
         if v > 0 and math.log(1 - accept) < normal**2 / 2 + d * (1 - v + math.log(v)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workloads import multi_prefix, negative_control, sharegpt, synthetic
+from workloads import agents, multi_prefix, negative_control, sharegpt, synthetic, trace
 from workloads.conversations import Tokenize
 from workloads.options import Options
 from workloads.request import Workload, WorkloadError
@@ -15,6 +15,8 @@ KINDS: dict[str, Callable[[Options, Tokenize | None], Workload]] = {
     "multi_prefix": multi_prefix.build,
     "synthetic": synthetic.build,
     "negative_control": negative_control.build,
+    "trace": trace.build,
+    "agents": agents.build,
 }
 """The registry: a new kind of workload is a module with a `build` and a line here."""
 

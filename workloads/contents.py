@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,41 @@ def suffixes(lengths: Sequence[int], vocab_size: int, seed: int) -> list[Tokens]
         stream = Stream(seed, StreamName.CONTENTS, _BODY, index)
         body = _uniform(stream, length - 1, vocab_size)
         made.append(read_only(np.concatenate([openings[index : index + 1], body])))
+    return made
+
+
+def blocks(
+    siblings: Mapping[int, int], length: int, vocab_size: int, seed: int
+) -> dict[int, NDArray[np.int64]]:
+    """The tokens of each block of a trace, `length` each, by the block's id.
+
+    siblings: of each id, its number among the blocks that follow the same block. Blocks of
+    different numbers differ in their first token, so that two prompts share whole blocks and
+    nothing more. Raises WorkloadError when the vocabulary has fewer ids than there are siblings.
+    """
+    stream = Stream(seed, StreamName.BLOCKS)
+    openings = _openings(stream, 1 + max(siblings.values(), default=0), vocab_size)
+    made = {}
+    for block, number in siblings.items():
+        body = _uniform(Stream(seed, StreamName.BLOCKS, block), length - 1, vocab_size)
+        made[block] = np.concatenate([openings[number : number + 1], body])
+    return made
+
+
+def messages(
+    lengths: Sequence[Sequence[int]], vocab_size: int, seed: int
+) -> list[list[NDArray[np.int64]]]:
+    """The messages of each dialogue, of these lengths (≥ 1); no two dialogues open alike."""
+    stream = Stream(seed, StreamName.DIALOGUES)
+    openings = _openings(stream, len(lengths), vocab_size)
+    made = []
+    for dialogue, each in enumerate(lengths):
+        parts = [
+            _uniform(Stream(seed, StreamName.DIALOGUES, dialogue, place), length, vocab_size)
+            for place, length in enumerate(each)
+        ]
+        parts[0][0] = openings[dialogue]
+        made.append(parts)
     return made
 
 

@@ -61,6 +61,13 @@ class Options:
             raise WorkloadError(f"{key} must lie between 0 and 1, not {value!r}")
         return self._record(key, float(value))
 
+    def seconds(self, key: str, default: float) -> float:
+        """A number ≥ 0."""
+        value = self._take(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+            raise WorkloadError(f"{key} must be a number of seconds, not {value!r}")
+        return self._record(key, float(value))
+
     def choice(self, key: str, default: str, allowed: Sequence[str]) -> str:
         """One of the allowed words."""
         value = self._take(key, default)
@@ -92,13 +99,17 @@ class Options:
         Raises WorkloadError if a key was given that nothing has asked for, or if the longest
         prefix cannot fit the model's context with a suffix of one token and the output.
         """
+        self.check_known()
+        common.check_fits(longest_prefix + 1)
+
+    def check_known(self) -> None:
+        """Raises WorkloadError if a key was given that nothing has asked for."""
         unknown = sorted(self._given - self._known)
         if unknown:
             raise WorkloadError(
                 f"unknown workload key {unknown[0]!r}; this kind takes: "
                 f"{', '.join(sorted(self._known))}"
             )
-        common.check_fits(longest_prefix + 1)
 
     def _take(self, key: str, default: Any = _REQUIRED) -> Any:
         if self.has(key):
@@ -113,41 +124,63 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Common:
+class Basics:
     """What every kind of workload takes.
 
-    requests: how many. output_tokens: max_new_tokens of each. vocab_size: ids are drawn below it.
-    context_length: the model's limit in tokens, prompt and output together, or None.
+    vocab_size: ids are drawn below it. context_length: the model's limit in tokens, prompt and
+    output together, or None.
     """
 
     name: str
     seed: int
-    requests: int
-    output_tokens: int
     vocab_size: int
     context_length: int | None
 
     @classmethod
-    def read(cls, options: Options, *, requests: int, output_tokens: int) -> Common:
-        """Read from the configuration, with this kind's defaults (the paper's numbers)."""
+    def of(cls, options: Options) -> Basics:
+        """Read from the configuration."""
         kind = options.text("kind")
-        # Labels for reports and for the system's own configuration; no request depends on them.
+        # Labels for reports and for the system's own configuration; no request depends on them
+        # (but a trace's, which `scale` shrinks).
         options.integer("scale", 1)
         options.fraction("hot_fraction")
         return cls(
             name=options.text("name", kind),
             seed=options.integer("seed", 42, minimum=0),
-            requests=options.integer("requests", requests),
-            output_tokens=options.integer("output_tokens", output_tokens),
             vocab_size=options.integer("vocab_size", minimum=FIRST_TOKEN + 1),
             context_length=options.optional_integer("context_length"),
         )
 
-    def check_fits(self, prompt_tokens: int) -> None:
+    def check_length(self, prompt_tokens: int, output_tokens: int) -> None:
         """Raises WorkloadError if a prompt this long and its output exceed the context."""
         limit = self.context_length
-        if limit is not None and prompt_tokens + self.output_tokens > limit:
+        if limit is not None and prompt_tokens + output_tokens > limit:
             raise WorkloadError(
-                f"a prompt of {prompt_tokens} tokens and {self.output_tokens} output tokens exceed "
+                f"a prompt of {prompt_tokens} tokens and {output_tokens} output tokens exceed "
                 f"the model's context of {limit}: use shorter prefixes or another model"
             )
+
+
+@dataclass(frozen=True)
+class Common(Basics):
+    """What the kinds with equal outputs take.
+
+    requests: how many. output_tokens: max_new_tokens of each.
+    """
+
+    requests: int
+    output_tokens: int
+
+    @classmethod
+    def read(cls, options: Options, *, requests: int, output_tokens: int) -> Common:
+        """Read from the configuration, with this kind's defaults (the paper's numbers)."""
+        basics = Basics.of(options)
+        return cls(
+            **vars(basics),
+            requests=options.integer("requests", requests),
+            output_tokens=options.integer("output_tokens", output_tokens),
+        )
+
+    def check_fits(self, prompt_tokens: int) -> None:
+        """Raises WorkloadError if a prompt this long and its output exceed the context."""
+        self.check_length(prompt_tokens, self.output_tokens)

@@ -22,6 +22,9 @@ class StreamName(IntEnum):
     CLASSES = 3
     ARRIVALS = 4
     PREFIXES = 5
+    THINK_TIMES = 6
+    BLOCKS = 7
+    DIALOGUES = 8
 
 
 class Stream:

@@ -301,3 +301,41 @@ def test_processes_by_streams_and_cores(streams: int, cores: int, workers: int) 
 def test_a_bad_number_of_workers_is_refused(workers: int) -> None:
     with pytest.raises(HarnessError, match=r"client\.workers must be null or at least 1"):
         drive("http://127.0.0.1:9", [], Options(None, False, 1, 1, workers), lambda: True)
+
+
+AGENTS = {
+    "kind": "agents",
+    "sessions": 3,
+    "turns": 3,
+    "prefix_length": 16,
+    "message_min": 4,
+    "output_tokens": 4,
+    "think_s": 0.1,
+    "vocab_size": 512,
+}
+
+
+@pytest.mark.parametrize("permits", [None, 1])
+def test_a_dialogue_waits_for_its_answers_and_thinks(permits: int | None) -> None:
+    offered = load.make(POISSON)
+    built = build(AGENTS)
+    due = with_arrivals(built, offered.arrivals(3))
+    with fake_url(tpot_s=0.01) as url:
+        outcome = drive(url, due.requests, Options(permits, False, 30, 30), lambda: True)
+    log = outcome.requests
+    assert log["ok"].all()
+    for request in built.requests:
+        if request.after is None:
+            continue
+        row, former = log.loc[request.index], log.loc[request.after]
+        ready = former["last_token_s"] + request.think_s
+        assert row["scheduled_s"] == pytest.approx(ready, abs=0.02)
+        assert row["sent_s"] >= row["permitted_s"] >= row["scheduled_s"] >= ready
+
+
+def test_a_dialogue_goes_on_while_others_have_long_ended() -> None:
+    """The drain limit counts from the last request sent, not from the last that opened."""
+    due = with_arrivals(build({**AGENTS, "turns": 6}), load.make({"kind": "burst"}).arrivals(3))
+    with fake_url() as url:
+        outcome = drive(url, due.requests, Options(None, False, 30, 0.6), lambda: True)
+    assert outcome.requests["ok"].all()

@@ -12,16 +12,32 @@ from omegaconf import DictConfig, OmegaConf
 from tests.workloads.configs import CONF, CONF_NAMES, VOCAB_SIZE, shipped
 from workloads import build
 
-PAPER_NAMES = [name for name in CONF_NAMES if not name.endswith("_cpu")]
-CPU_NAMES = [name for name in CONF_NAMES if name.endswith("_cpu")]
+BEYOND_THE_PAPER = ("trace", "agents")
+PAPER_NAMES = [
+    name for name in CONF_NAMES if not name.endswith("_cpu") and name not in BEYOND_THE_PAPER
+]
+CPU_NAMES = [f"{name}_cpu" for name in PAPER_NAMES]
 
 TURN_KEYS = {"turns", "min_turn", "max_turn", "shrink_turns_to", "sharegpt_file", "tokenizer"}
-COMMON_KEYS = {"kind", "name", "seed", "requests", "output_tokens", "scale", "hot_fraction"}
+BASIC_KEYS = {"kind", "name", "seed", "scale", "hot_fraction"}
+COMMON_KEYS = BASIC_KEYS | {"requests", "output_tokens"}
 KEYS = {
     "sharegpt": {"prefix_length"} | TURN_KEYS,
     "negative_control": {"prefix_length"} | TURN_KEYS,
     "synthetic": {"prefix_length", "suffix_min", "suffix_max"},
     "multi_prefix": {"common_head", "assignment"} | TURN_KEYS,
+}
+OWN_KEYS = {
+    "trace": {"trace", "trace_file", "block_tokens", "skip", "requests", "max_prompt"},
+    "agents": {
+        "sessions",
+        "turns",
+        "prefix_length",
+        "message_min",
+        "message_max",
+        "output_tokens",
+        "think_s",
+    },
 }
 
 
@@ -34,14 +50,17 @@ def test_names() -> None:
     kinds = ["sharegpt", "multi_prefix_equal", "multi_prefix_k4", "multi_prefix_k8", "synthetic"]
     kinds += ["negative_control"]
     assert sorted(kinds) == PAPER_NAMES
-    assert sorted(f"{kind}_cpu" for kind in kinds) == CPU_NAMES
+    every = [*kinds, *BEYOND_THE_PAPER]
+    assert sorted([*every, *(f"{kind}_cpu" for kind in every)]) == CONF_NAMES
 
 
 @pytest.mark.parametrize("name", CONF_NAMES)
 def test_every_key_is_written_out(name: str) -> None:
     # Hydra refuses to override a key that a file does not have.
     config = shipped(name)
-    expected = COMMON_KEYS | KEYS[config["kind"]] | {"vocab_size"}
+    kind = config["kind"]
+    own = BASIC_KEYS | OWN_KEYS[kind] if kind in OWN_KEYS else COMMON_KEYS | KEYS[kind]
+    expected = own | {"vocab_size"}
     if config["kind"] == "multi_prefix":
         unequal = "prefix_lengths" in config
         expected |= {"prefix_lengths"} if unequal else {"prefix_count", "prefix_length"}
@@ -50,7 +69,7 @@ def test_every_key_is_written_out(name: str) -> None:
     assert config["seed"] == 42
 
 
-@pytest.mark.parametrize("name", CONF_NAMES)
+@pytest.mark.parametrize("name", [*PAPER_NAMES, *CPU_NAMES])
 def test_prefixes_are_whole_pages(name: str) -> None:
     assert all(length % 16 == 0 for length in prefix_lengths(shipped(name)))
 
@@ -91,3 +110,13 @@ def test_hot_fraction_admits_all_slabs_in_the_paper_s_budget(name: str) -> None:
     budget = 7420 / 0.05  # slots: Table 24's 7,420 at f_p = 0.05
     assert sum(prefix_lengths(config)) <= config["hot_fraction"] * budget
     assert config["hot_fraction"] == {"multi_prefix_k4": 0.3, "multi_prefix_k8": 0.4}[name]
+
+
+@pytest.mark.parametrize("name", BEYOND_THE_PAPER)
+def test_scaled_down_beyond_the_paper(name: str) -> None:
+    small, large = shipped(f"{name}_cpu"), shipped(name)
+    assert small["scale"] == 32
+    assert small.get("prefix_length", 0) * 32 == large.get("prefix_length", 0)
+    built = build(small | {"vocab_size": 512, "context_length": 1024})
+    assert len(built.requests) == 16
+    assert max(request.prompt_len for request in built.requests) <= 512
