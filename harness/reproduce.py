@@ -3,6 +3,7 @@
     python -m harness.reproduce                       what this machine can run
     python -m harness.reproduce --figures-only        from the cells at hand; no engine needed
     python -m harness.reproduce --hardware h200 model=qwen25_14b
+    python -m harness.reproduce --experiments h200_2_headline "table09 repetition=0" --minutes 8
 
 A cell that is measured already is skipped, so an interrupted run goes on where it stopped. Further
 arguments are overrides of the configuration (conf/config.yaml).
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -20,13 +22,15 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.logging import RichHandler
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from harness import agreement, cli, figures, hardware, report, tables
+from harness import agreement, cli, figures, hardware, jobs, report, tables
 from harness import config as configuration
 from harness.errors import HarnessError
-from harness.jobs import Job, measure, plan
 from harness.store import Cell, load_cells
+from harness.sweeps.entry import Entry, Schedule, schedule
+from harness.sweeps.estimate import Estimator
+from harness.sweeps.order import ORDERS, arrange
+from harness.sweeps.run import Clock, run
 
 logger = logging.getLogger("harness.reproduce")
 
@@ -34,6 +38,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SHIPPED = REPOSITORY / "results" / "h200"
 EXPERIMENTS = {"cpu": ("table03_cpu", "table21_cpu"), "cuda": ("table03", "table21")}
 """What is run, by the device of the hardware profile."""
+PROGRESS_S = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _logging(output, console) as log:
             wrong = [] if options.figures_only else _measure(options, overrides, output, console)
-            _render(output)
+            if not (options.cells_only or options.dry_run):
+                _render(output)
             logger.info("log: %s", log)
             for reason in wrong:
                 logger.error("error: %s", reason)
@@ -66,6 +72,27 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--figures-only", action="store_true", help="measure nothing")
     parser.add_argument("--hardware", help="hardware profile; left out, this machine's")
     parser.add_argument("--repetitions", type=int, help="of each cell; left out, the experiment's")
+    parser.add_argument(
+        "--experiments",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="of conf/experiment/, first things first; one may carry overrides: 'table09 full=true'",
+    )
+    parser.add_argument("--minutes", type=float, help="start no cell that would end later")
+    parser.add_argument(
+        "--order", choices=list(ORDERS), default="rotated", help="of the servers within one of them"
+    )
+    parser.add_argument(
+        "--besides",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="RESULTS",
+        help="cells that are valid there are not measured",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say how long it would take")
+    parser.add_argument("--cells-only", action="store_true", help="no tables and figures")
     parser.add_argument("--output", type=Path, default=REPOSITORY / "results")
     return parser
 
@@ -96,52 +123,68 @@ def _measure(
     options: argparse.Namespace, overrides: Sequence[str], output: Path, console: Console
 ) -> list[str]:
     """Measure every cell; what went wrong, one line each."""
+    clock = Clock(options.minutes)
+    planned = _planned(options, overrides, output)
+    for name, reason in planned.refused.items():
+        logger.info("left out: %s: %s", name, reason)
+    elsewhere = {cell.id for root in options.besides for cell in load_cells(root) if cell.valid}
+    wanted = [entry for entry in planned.entries if entry.id not in elsewhere]
+    entries = arrange(wanted, options.order)
+    estimator = Estimator(_known([output, SHIPPED, *options.besides]))
+    for name in ORDERS:
+        chosen = " (chosen)" if name == options.order else ""
+        logger.info("%s%s: %s", name, chosen, estimator.forecast(arrange(wanted, name)))
+    if options.dry_run:
+        return []
+    cells: list[Cell] = []
+
+    def measure(entry: Entry) -> None:
+        cell = jobs.measure(jobs.plan(entry.values))
+        estimator.learn(cell)
+        cells.append(cell)
+
+    cli.used_roots.add(output)
+    with cli.servers_ended():
+        left = run(entries, measure, estimator, clock, console)
+    logger.info("cells: %s", output / "runs")
+    if left:
+        rest = estimator.forecast(left)
+        logger.info("left for another time, since the minutes are up: %s", rest)
+    return _complaints(cells)
+
+
+def _planned(options: argparse.Namespace, overrides: Sequence[str], output: Path) -> Schedule:
     profile = options.hardware or hardware.detect()
     shared = [f"hardware={profile}", f"output={output}", *overrides]
     if options.repetitions is not None:
         shared.append(f"repetition={','.join(map(str, range(options.repetitions)))}")
-    plans = plan_all(profile, shared)
-    servers = len({cell.server.hash for cell in plans})
-    logger.info("%d cells on %d servers, one server at a time (%s)", len(plans), servers, profile)
-    cli.used_roots.add(output)
-    with cli.servers_ended():
-        cells = _run(plans, console)
-    logger.info("cells: %s", output / "runs")
-    return _complaints(cells)
+    return plan_all(profile, shared, options.experiments)
 
 
-def plan_all(profile: str, overrides: Sequence[str]) -> list[Job]:
-    """The cells of this profile's experiments, those of one server next to each other."""
-    device = configuration.compose_cell([f"hardware={profile}"])["hardware"]["device"]
-    plans = [
-        plan(configuration.compose_cell(cell))
-        for experiment in EXPERIMENTS[device]
-        for cell in configuration.sweep([f"experiment={experiment}", *overrides])
-    ]
-    first: dict[str, int] = {}
-    for position, cell_plan in enumerate(plans):
-        first.setdefault(cell_plan.server.hash, position)
-    return sorted(plans, key=lambda cell_plan: first[cell_plan.server.hash])
+def plan_all(profile: str, overrides: Sequence[str], experiments: Sequence[str] = ()) -> Schedule:
+    """The cells of these experiments, or of those that are run on this profile's device.
+
+    An experiment may carry overrides of its own, after its name: `"table09 load.permits=256"`.
+    """
+    if not experiments:
+        device = configuration.compose_cell([f"hardware={profile}"])["hardware"]["device"]
+        experiments = EXPERIMENTS[device]
+    shown = time.monotonic()
+
+    def seen(done: int, total: int) -> None:
+        nonlocal shown
+        if time.monotonic() - shown > PROGRESS_S:
+            shown = time.monotonic()
+            logger.info("planned %d of %d cells", done, total)
+
+    lines = [shlex.split(f"experiment={experiment}") for experiment in experiments]
+    return schedule([[*line, *overrides] for line in lines], seen)
 
 
-def _run(plans: Sequence[Job], console: Console) -> list[Cell]:
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-    cells = []
-    with progress:
-        bar = progress.add_task("cells", total=len(plans))
-        for number, cell_plan in enumerate(plans, 1):
-            progress.update(bar, description=cell_plan.title)
-            logger.info("[%d/%d]", number, len(plans))
-            cells.append(measure(cell_plan))
-            progress.advance(bar)
-    return cells
+def _known(roots: Sequence[Path]) -> list[Cell]:
+    """Cells to estimate from, the newest last."""
+    found = {root.resolve(): load_cells(root) for root in roots}
+    return [cell for cells in found.values() for cell in cells]
 
 
 def _complaints(cells: Sequence[Cell]) -> list[str]:
@@ -157,11 +200,12 @@ def _render(output: Path) -> None:
     """Write the tables and figures from all cells at hand."""
     here, shipped = load_cells(output), load_cells(SHIPPED)
     out = output / "out"
+    drawn = figures.encode_all(here, shipped)
     written = [
         *tables.render_all(here, shipped, out / "tables"),
-        *figures.render_all(here, shipped, out / "figures"),
+        *figures.write_all(drawn, out / "figures"),
     ]
-    page = report.render(here, shipped, out)
+    page = report.render(here, shipped, out, drawn)
     logger.info("tables: %s", out / "tables")
     logger.info("figures: %s (%d files with the tables)", out / "figures", len(written))
     logger.info("report: %s", page)

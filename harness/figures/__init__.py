@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.analysis import output
@@ -13,33 +14,62 @@ from harness.figures.drawing import NothingToDraw
 INDEX = "figures.md"
 
 
-def render_all(
-    cells: Iterable[CellLike], shipped_cells: Iterable[CellLike], out_dir: Path
-) -> list[Path]:
-    """Write every figure that the cells allow to `out_dir`, and an index with captions.
+@dataclass(frozen=True)
+class Encoded:
+    """One figure as bytes by format; without any, `caption` is the reason."""
 
-    The same cells give the same bytes. A figure with nothing to show is not written, an earlier
-    one of its name is removed, and the index gives the reason. Raises HarnessError when a file
-    cannot be written.
-    """
+    name: str
+    caption: str
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
+def encode_all(
+    cells: Iterable[CellLike],
+    shipped_cells: Iterable[CellLike],
+    formats: Sequence[str] = style.FORMATS,
+) -> list[Encoded]:
+    """Every figure in each format. The same cells give the same bytes."""
     here = sorted(cells, key=lambda cell: cell.id)
     shipped = sorted(shipped_cells, key=lambda cell: cell.id)
-    written: list[Path] = []
-    lines = ["# Figures", ""]
+    found = []
     with style.styled():
         for name, draw in registry.FIGURES.items():
             try:
                 drawing = draw(here, shipped)
             except NothingToDraw as reason:
-                _remove(out_dir, name)
-                lines.append(f"- {name}: not drawn. {reason}")
+                found.append(Encoded(name, str(reason)))
                 continue
-            for fmt in style.FORMATS:
-                data = style.encode(drawing.figure, fmt)
-                written.append(output.write(out_dir / f"{name}.{fmt}", data))
-            lines.append(f"- [{name}]({name}.svg): {drawing.caption}")
+            style.settle(drawing.figure)
+            files = {fmt: style.encode(drawing.figure, fmt) for fmt in formats}
+            found.append(Encoded(name, drawing.caption, files))
+    return found
+
+
+def write_all(encoded: Iterable[Encoded], out_dir: Path) -> list[Path]:
+    """Write the figures to `out_dir`, and an index with captions; returns the paths in that order.
+
+    A figure with nothing to show is not written, an earlier one of its name is removed, and the
+    index gives the reason. Raises HarnessError when a file cannot be written.
+    """
+    written: list[Path] = []
+    lines = ["# Figures", ""]
+    for figure in encoded:
+        for fmt, data in figure.files.items():
+            written.append(output.write(out_dir / f"{figure.name}.{fmt}", data))
+        if figure.files:
+            lines.append(f"- [{figure.name}]({figure.name}.svg): {figure.caption}")
+        else:
+            _remove(out_dir, figure.name)
+            lines.append(f"- {figure.name}: not drawn. {figure.caption}")
     written.append(output.write(out_dir / INDEX, ("\n".join(lines) + "\n").encode("utf-8")))
     return written
+
+
+def render_all(
+    cells: Iterable[CellLike], shipped_cells: Iterable[CellLike], out_dir: Path
+) -> list[Path]:
+    """Draw and write every figure that the cells allow."""
+    return write_all(encode_all(cells, shipped_cells), out_dir)
 
 
 def _remove(out_dir: Path, name: str) -> None:

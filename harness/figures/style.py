@@ -70,6 +70,12 @@ def styled() -> Iterator[None]:
         yield
 
 
+def settle(figure: Figure) -> None:
+    """Lay the figure out once, for all formats; call inside `styled()`."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
 def encode(figure: Figure, fmt: str) -> bytes:
     """The figure as the bytes of a pdf, svg or png file. Call inside `styled()`."""
     buffer = io.BytesIO()

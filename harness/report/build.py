@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from markupsafe import Markup
 from harness import paper
 from harness.analysis import output
 from harness.analysis.cells import CellLike, by_hardware, standing
+from harness.figures import Encoded
 from harness.report import claims, explorers, figures, notes, tables
 from harness.report.cells import Registry
 from harness.tables.sources import FUNCTIONAL_TITLE, Sources
@@ -23,19 +24,25 @@ SCRIPTS = ("core.js", "details.js", "tables.js", "layout.js", "dispatch.js", "la
 """In this order; each adds to what the ones before define."""
 
 
-def render(cells: Iterable[CellLike], shipped: Iterable[CellLike], out_dir: Path) -> Path:
+def render(
+    cells: Iterable[CellLike],
+    shipped: Iterable[CellLike],
+    out_dir: Path,
+    drawn: Sequence[Encoded] | None = None,
+) -> Path:
     """Write `out_dir`/report.html and return its path.
 
-    cells: measured on this machine; shipped: measured elsewhere and kept with the project. The page
-    needs no network and no other file. Raises HarnessError when it cannot be written.
+    cells: measured on this machine; shipped: measured elsewhere and kept with the project. drawn:
+    the figures of these cells, where they are there already. The page needs no network and no other
+    file. Raises HarnessError when it cannot be written.
     """
     sources = Sources.of(
         sorted(cells, key=lambda cell: cell.id), sorted(shipped, key=lambda cell: cell.id)
     )
-    return output.write(out_dir / NAME, page(sources).encode("utf-8"))
+    return output.write(out_dir / NAME, page(sources, drawn).encode("utf-8"))
 
 
-def page(sources: Sources) -> str:
+def page(sources: Sources, drawn: Sequence[Encoded] | None = None) -> str:
     """The page as text."""
     registry = Registry.of(sources)
     views = tables.views(sources, registry)
@@ -52,7 +59,7 @@ def page(sources: Sources) -> str:
             script=Markup("\n".join(_read(name) for name in SCRIPTS)),
             data=Markup(_json(data)),
             tables=views,
-            figures=figures.drawn(sources),
+            figures=figures.drawn(sources, drawn),
             claims=claims.rows(sources),
             notes=notes.rows(),
             origins=_origins(sources),

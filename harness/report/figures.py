@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.figures import registry, style
-from harness.figures.drawing import NothingToDraw
+from harness.figures import Encoded, encode_all
 from harness.tables.sources import Sources
 
 TITLES = {
@@ -32,17 +32,14 @@ class Figure:
     image: str
 
 
-def drawn(sources: Sources) -> list[Figure]:
-    """All figures, as SVG in data addresses."""
-    found = []
-    with style.styled():
-        for name, draw in registry.FIGURES.items():
-            try:
-                drawing = draw(sources.here, sources.shipped)
-            except NothingToDraw as reason:
-                found.append(Figure(name, TITLES[name], str(reason), ""))
-                continue
-            svg = base64.b64encode(style.encode(drawing.figure, "svg")).decode("ascii")
-            image = f"data:image/svg+xml;base64,{svg}"
-            found.append(Figure(name, TITLES[name], drawing.caption, image))
-    return found
+def drawn(sources: Sources, encoded: Sequence[Encoded] | None = None) -> list[Figure]:
+    """All figures, as SVG in data addresses; `encoded` where they were drawn already."""
+    if encoded is None:
+        encoded = encode_all(sources.here, sources.shipped, ("svg",))
+    return [Figure(one.name, TITLES[one.name], one.caption, _address(one)) for one in encoded]
+
+
+def _address(figure: Encoded) -> str:
+    if not figure.files:
+        return ""
+    return "data:image/svg+xml;base64," + base64.b64encode(figure.files["svg"]).decode("ascii")

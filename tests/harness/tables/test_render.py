@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,11 +133,3 @@ def test_all_tables_in_three_formats(tmp_path: Path) -> None:
         assert path.read_bytes().endswith(b"\n")
     for path in tmp_path.glob("*.csv"):
         assert not pd.read_csv(path).empty or path.stem == "table01"
-
-
-def test_the_same_cells_give_the_same_bytes_in_any_order(tmp_path: Path) -> None:
-    cells = _cells()
-    first = [path.read_bytes() for path in render_all(cells, cells, tmp_path / "a")]
-    random.Random(3).shuffle(cells)
-    second = [path.read_bytes() for path in render_all(cells, cells, tmp_path / "b")]
-    assert first == second

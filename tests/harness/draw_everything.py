@@ -1,0 +1,33 @@
+"""Writes every table, every figure and the report of some cells to a directory.
+
+The shipped cells, and of the made-up campaign the smallest model's: each figure has something to
+show. A second argument, a number, shuffles the cells.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+from harness import figures, paper, report, store, tables
+from harness.analysis.cells import CellLike
+from tests.harness.campaign import campaign
+from tests.harness.figures.test_layout import cell, state
+
+
+def main(out: Path, seed: int) -> None:
+    """Everything that `make figures` writes."""
+    here: list[CellLike] = [cell(layout=state())]
+    here += [one for one in campaign() if one.config["model"]["name"] == "llama31_8b"]
+    shipped: list[CellLike] = list(store.load_cells(paper.ROOT / "results" / "h200"))
+    for cells in (here, shipped):
+        random.Random(seed).shuffle(cells)
+    tables.render_all(here, shipped, out / "tables")
+    drawn = figures.encode_all(here, shipped)
+    figures.write_all(drawn, out / "figures")
+    report.render(here, shipped, out, drawn)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
