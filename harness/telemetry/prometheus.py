@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
 
 from harness import http
 from harness.telemetry.sample import METRICS, Reading, SourceError
@@ -29,23 +29,33 @@ _LINE = re.compile(r"([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?")
 _RANK = re.compile(r'(?:^|,)\s*tp_rank="(\d+)"')
 
 
-def parse(text: str) -> Iterator[Reading]:
+def parse(text: str) -> list[Reading]:
     """The wanted metrics of one scrape; rank is the label `tp_rank`, 0 without it.
 
-    Values that are no numbers (an unused gauge is NaN) are left out. Raises SourceError for a line
-    that is no metric.
+    A counter that is kept by further labels is summed over them. Values that are no numbers (an
+    unused gauge is NaN) are left out. Raises SourceError for a line that is no metric.
     """
+    found: dict[tuple[int, str], float] = {}
     for line in text.splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
-        found = _LINE.fullmatch(line.strip())
-        if found is None:
-            raise SourceError(f"/metrics has a line that is none: {line[:60]!r}")
-        ours = WANTED.get(found[1].removeprefix(PREFIX))
-        rank = _RANK.search(found[2] or "")
-        value = float(found[3])
-        if ours is not None and value == value:
-            yield Reading(int(rank[1]) if rank else 0, ours, value)
+        if line.strip() and not line.startswith("#"):
+            name, rank, value = _metric(line.strip())
+            if name in WANTED and not math.isnan(value):
+                key = rank, WANTED[name]
+                counted = found.get(key, 0.0) if name.endswith("_total") else 0.0
+                found[key] = counted + value
+    return [Reading(rank, name, value) for (rank, name), value in found.items()]
+
+
+def _metric(line: str) -> tuple[str, int, float]:
+    found = _LINE.fullmatch(line)
+    try:
+        value = float(found[3]) if found else None
+    except ValueError:
+        value = None
+    if found is None or value is None:
+        raise SourceError(f"/metrics has a line that is none: {line[:60]!r}")
+    rank = _RANK.search(found[2] or "")
+    return found[1].removeprefix(PREFIX), int(rank[1]) if rank else 0, value
 
 
 class EngineMetrics:
@@ -62,4 +72,4 @@ class EngineMetrics:
         status, body = http.request(self._url, timeout_s=10.0)
         if status != 200:
             raise SourceError(f"GET /metrics failed: {http.describe(status)}")
-        return list(parse(body.decode("utf-8", "replace")))
+        return parse(body.decode("utf-8", "replace"))

@@ -16,22 +16,25 @@ sglang:num_queue_reqs{engine_type="unified",model_name="m",tp_rank="1"} 11.0 179
 sglang:token_usage{model_name="m"} 4.2e-01
 
 sglang:cache_hit_rate{tp_rank="0"} NaN
+sglang:prompt_tokens_total{kind="a"} 5.0
+sglang:prompt_tokens_total{kind="b"} 7.0
 sglang:time_to_first_token_seconds_bucket{le="+Inf"} 7.0
 process_cpu_seconds_total 12.5
 """
 
 
 def test_a_scrape_gives_the_wanted_numbers_by_rank() -> None:
-    assert list(parse(SCRAPE)) == [
+    assert parse(SCRAPE) == [
         Reading(0, "queued_requests", 3.0),
         Reading(1, "queued_requests", 11.0),
         Reading(0, "kv_used_share", 0.42),
+        Reading(0, "prompt_tokens", 12.0),
     ]
 
 
 def test_a_page_that_is_no_scrape_is_an_error() -> None:
     with pytest.raises(SourceError, match="a line that is none: '<html>'"):
-        list(parse("<html>\n"))
+        parse("<html>\n")
 
 
 def test_the_state_gives_pools_and_counters_of_each_rank() -> None:
@@ -51,6 +54,11 @@ def test_the_state_gives_pools_and_counters_of_each_rank() -> None:
 
 def test_a_stock_server_has_none() -> None:
     assert list(readings({"internal_states": [{}]})) == []
+
+
+def test_a_number_that_is_none_is_an_error() -> None:
+    with pytest.raises(SourceError, match="a line that is none"):
+        parse("sglang:num_queue_reqs many")
 
 
 @pytest.mark.parametrize("source", [EngineMetrics, StorageState])
