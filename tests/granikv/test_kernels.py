@@ -40,6 +40,8 @@ from granikv.attention.kernels.relocate import Relocator  # noqa: E402
 from granikv.attention.kernels.worklist import WorkListOverflow  # noqa: E402
 from granikv.attention.triton_dense import DenseStep, TritonDenseBackend, plan_of  # noqa: E402
 from granikv.bench import kernels as bench  # noqa: E402
+from granikv.bench.kernels import timing  # noqa: E402
+from granikv.bench.relocate import relocation_record  # noqa: E402
 
 HALF_TOLERANCE = 4e-3
 # The interpreter multiplies bfloat16 as integers, so bfloat16 waits for a GPU.
@@ -178,7 +180,7 @@ def test_refusals(change: str, message: str) -> None:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Benchmarks without a graph, which the interpreter does not have."""
-    monkeypatch.setattr(bench, "captured", lambda launch, layers: (lambda: launch(0), 1))
+    monkeypatch.setattr(timing, "captured", lambda launch, layers: (lambda: launch(0), 1))
 
 
 SMALL = bench.Case(
@@ -217,7 +219,7 @@ def test_all_four_cells_of_table_5_compute_the_same() -> None:
 
 @pytest.mark.usefixtures("eager")
 def test_the_other_records_of_the_benchmark() -> None:
-    assert bench.relocation_record(0.0, CEILINGS, 40, 2, DEVICE.type)["equal"]
+    assert relocation_record(0.0, CEILINGS, 40, 2, DEVICE.type)["equal"]
     records = bench.host_records(SMALL, 3, **ON)
     assert len(records) == 4
     assert records[1]["p50_us"] < records[0]["p50_us"], "an unchanged plan is not planned again"

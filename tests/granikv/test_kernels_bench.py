@@ -9,14 +9,15 @@ import torch
 
 pytest.importorskip("triton")
 
+from granikv.bench import relocate
 from granikv.bench.kernels import (
     CASES,
     Ceilings,
     build,
     layers_for,
-    main,
     work_of,
 )
+from granikv.bench.kernels.cli import main
 
 H200 = Ceilings(bandwidth_gbps=4300.0, peak_tflops=790.0)
 
@@ -71,8 +72,9 @@ def test_a_cold_cache_is_larger_than_the_l2() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "no CUDA device" in capsys.readouterr().err
+    for program in (main, relocate.main):
+        assert program([]) == 2
+        assert "no CUDA device" in capsys.readouterr().err
 
 
 @pytest.mark.gpu
