@@ -1,4 +1,4 @@
-"""What the pools held: slots by pool and use, while requests were in flight and after the load."""
+"""What the pools held: slots by pool and use, in flight and after the load, and over its time."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
 from matplotlib.patches import Patch
 
+from harness.analysis import pools_over_time
 from harness.analysis.cells import CellLike, Standing, setting, standing
 from harness.figures import style
 from harness.figures.drawing import Drawing, NothingToDraw
@@ -28,6 +32,9 @@ GAP = 0.35
 """Between two settings, in bars."""
 MOST = 10
 """Settings that one figure shows: several prefixes first, then the shorter prompts."""
+MOST_CURVES = 4
+"""Settings whose pools are shown over time, where a cell recorded them."""
+CURVE_HEIGHT = 1.9
 
 
 @dataclass(frozen=True)
@@ -41,10 +48,14 @@ class Occupancy:
 
 @dataclass(frozen=True)
 class Group:
-    """One setting and its snapshots, at most two: in flight and after the load."""
+    """One setting: its snapshots, in flight and after the load, and its pools over time.
+
+    curve: percent of all KV slots by use over t_s, or None where nobody recorded it.
+    """
 
     label: str
     snapshots: tuple[Occupancy, ...]
+    curve: pd.DataFrame | None = None
 
 
 def _label(at: Standing) -> str:
@@ -65,7 +76,8 @@ def groups(cells: Sequence[CellLike]) -> list[Group]:
         asked = f"{setting(cell)} {at.hot_fraction} {at.hardware}"
         taken = tuple(_snapshots(cell)) if asked not in found else ()
         if taken and _shown(at) and cell.valid:
-            found[asked] = Group(_label(at), taken)
+            curve = pools_over_time.shares(cell, tuple(USES)) if len(found) < MOST else None
+            found[asked] = Group(_label(at), taken, curve)
     return list(found.values())[:MOST]
 
 
@@ -113,13 +125,24 @@ def _draw_bar(axes: Axes, y: float, one: Occupancy) -> None:
 
 
 def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
-    """Two bars a setting of GraniKV: in flight and after the load."""
+    """Two bars a setting of GraniKV, in flight and after the load; below, areas over time."""
     found = groups([*shipped, *cells])
     if not found:
         raise NothingToDraw("No cell of GraniKV holds its pools; measure one first.")
+    curves = [group for group in found if group.curve is not None][:MOST_CURVES]
     bars = sum(len(group.snapshots) for group in found)
-    figure = style.figure(7.6, 1.3 + 0.3 * bars + 0.12 * len(found))
-    axes = figure.add_subplot()
+    height, below = 1.3 + 0.3 * bars + 0.12 * len(found), CURVE_HEIGHT * len(curves)
+    figure = style.figure(7.6, height + below)
+    grid = figure.add_gridspec(
+        1 + len(curves), 1, height_ratios=[height] + [CURVE_HEIGHT] * len(curves)
+    )
+    _draw_bars(figure.add_subplot(grid[0]), found)
+    _draw_curves(figure, grid, curves)
+    figure.legend(handles=_key(), loc="outside lower center", ncols=3)
+    return Drawing(figure, _caption(found, bool(curves)))
+
+
+def _draw_bars(axes: Axes, found: Sequence[Group]) -> None:
     y, middles = 0.0, []
     for group in found:
         middles.append(y + (len(group.snapshots) - 1) / 2)
@@ -134,16 +157,36 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
     axes.set_xticks(range(0, 101, 20), [f"{x}%" for x in range(0, 101, 20)])
     axes.set_ylim(y - GAP - 0.4, -0.6)
     style.describe(axes, title="Where the KV slots are", x="Share of all KV slots", y="")
-    figure.legend(handles=_key(), loc="outside lower center", ncols=3)
-    return Drawing(figure, _caption(found))
 
 
-def _caption(found: Sequence[Group]) -> str:
+def _draw_curves(figure: Figure, grid: GridSpec, curves: Sequence[Group]) -> None:
+    for row, group in enumerate(curves, start=1):
+        curve = group.curve
+        assert curve is not None
+        axes = figure.add_subplot(grid[row])
+        looks = list(USES.values())
+        axes.stackplot(
+            curve.index.to_numpy(float),
+            *(curve[use].to_numpy(float) for use in USES),
+            colors=[colour for _, colour, _ in looks],
+            hatch=[hatch for _, _, hatch in looks],
+            edgecolor="white",
+            linewidth=0.3,
+        )
+        axes.set_xlim(curve.index.min(), curve.index.max())
+        axes.set_ylim(0, 100)
+        title = group.label.replace("\n", ", ")
+        style.describe(axes, title=title, x="Time in the load (s)", y="Share of slots (%)")
+        axes.title.set_fontsize(8.5)
+
+
+def _caption(found: Sequence[Group], over_time: bool) -> str:
     slots = sorted({one.slots for group in found for one in group.snapshots})
     counts = f"{slots[0]:,}" if len(slots) == 1 else f"{slots[0]:,} to {slots[-1]:,}"
     return (
         f"Pools of GraniKV's servers ({counts} slots in all), as they reported them in the middle "
         "of a burst behind the measured load, and after the load."
+        + (" Below, the same over the measured load, from telemetry." if over_time else "")
     )
 
 

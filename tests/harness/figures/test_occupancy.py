@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pandas as pd
 import pytest
 
+from harness.errors import HarnessError
 from harness.figures import occupancy
 from harness.figures.drawing import NothingToDraw
 from tests.harness.analysis.made_up import MadeUpCell, cpu_cell, pools
@@ -72,3 +76,60 @@ def test_bars_are_stacked_to_all_slots() -> None:
 def test_without_pools_there_is_nothing_to_draw() -> None:
     with pytest.raises(NothingToDraw, match="measure one first"):
         drawing("occupancy")
+
+
+class WatchedCell(MadeUpCell):
+    """A cell with telemetry: HOT fills up over three polls; the GPU's rows are not the pools'."""
+
+    moments = 3
+
+    def frame(self, name: str) -> pd.DataFrame | None:
+        assert name == "telemetry"
+        rows: list[tuple[float, str, int, str, float]] = [(0.5, "gpu", 0, "power_w", 300.0)]
+        for t in range(self.moments):
+            held = pools(1, 400, 100 * t, 150, 450)
+            rows += [
+                (float(t), "granikv", rank, f"pool_{use}", float(held[use] + rank))
+                for use in occupancy.USES
+                for rank in (0, 1)
+            ]
+            rows.append((float(t), "granikv", 0, "donations", 7.0))
+        return pd.DataFrame(rows, columns=["t_s", "source", "rank", "name", "value"])
+
+
+class TwicePolledCell(WatchedCell):
+    moments = 2
+
+
+class CellWithoutItsFile(WatchedCell):
+    def frame(self, name: str) -> pd.DataFrame | None:
+        raise HarnessError(f"no {name}.parquet")
+
+
+def watched(kind: type[MadeUpCell], **parts: Any) -> MadeUpCell:
+    plain = cell(**parts)
+    return kind(plain.id, plain.config, plain.metrics, state=plain.state, layout=plain.layout)
+
+
+def test_telemetry_gives_shares_over_time() -> None:
+    (group,) = occupancy.groups([watched(WatchedCell)])
+    assert group.curve is not None
+    assert group.curve.index.tolist() == [0.0, 1.0, 2.0]
+    assert group.curve["hot_live"].tolist() == pytest.approx([0.0, 10.0, 20.0])
+    assert group.curve.sum(axis=1).tolist() == pytest.approx([100.0] * 3)
+
+
+@pytest.mark.parametrize("kind", [MadeUpCell, TwicePolledCell, CellWithoutItsFile])
+def test_without_telemetry_there_are_bars_alone(kind: type[MadeUpCell]) -> None:
+    (group,) = occupancy.groups([watched(kind)])
+    assert group.curve is None
+    assert len(drawing("occupancy", [watched(kind)]).figure.axes) == 1
+
+
+def test_areas_over_time_stand_below_the_bars() -> None:
+    shown = drawing("occupancy", [watched(WatchedCell)])
+    _, axes = shown.figure.axes
+    assert len(axes.collections) == len(occupancy.USES)
+    assert axes.get_xlim() == (0.0, 2.0)
+    assert axes.get_xlabel() == "Time in the load (s)"
+    assert "from telemetry" in shown.caption
