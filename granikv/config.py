@@ -25,7 +25,7 @@ SGLANG_CASCADE = "sglang_cascade"
 
 AUTO = "auto"
 """Dispatch each step (§3.6)."""
-BACKENDS = (AUTO, "dense", "cascade", "paged", "contiguous_unshared")
+BACKENDS = (AUTO, "dense", "cascade", "paged", "contiguous_unshared", "hydragen")
 
 
 class ConfigError(ValueError):

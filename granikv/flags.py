@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     add("--granikv-admission", help="eager, on_share or pinned")
     add("--granikv-min-tokens", type=int, help="shortest slab, in tokens")
     add("--granikv-eviction", help="lru or hotness")
-    add("--granikv-backend", help="auto, dense, cascade, paged or contiguous_unshared")
+    add("--granikv-backend", help="auto, dense, cascade, paged, contiguous_unshared or hydragen")
     add("--granikv-rule", help="how auto chooses: auto, saturation or cost")
     add("--granikv-hardware", help="hardware profile: a name or a file")
     add("--granikv-pin-budget", type=float, help="part of HOT that pinned prefixes may hold")

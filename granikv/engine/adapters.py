@@ -7,7 +7,16 @@ from typing import Any
 
 from granikv.config import AUTO, GRANIKV, ConfigError, GraniKVConfig
 from granikv.cost import Geometry
-from granikv.dispatch import CASCADE, DENSE, PAGED, DispatchRule, Forced, auto_rule
+from granikv.dispatch import (
+    CASCADE,
+    CONTIGUOUS_UNSHARED,
+    DENSE,
+    HYDRAGEN,
+    PAGED,
+    DispatchRule,
+    Forced,
+    auto_rule,
+)
 from granikv.engine import plugin, refusals, state
 from granikv.engine.runtime import Runtime
 from granikv.hardware import HardwareProfile, find_profile, load_profile
@@ -57,6 +66,10 @@ class Adapters:
         stock, _ = runner.server_args.get_attention_backends()
         on_gpu = str(runner.device) != "cpu"
         sharing = sharing_backends(self.config, on_gpu)
+        if on_gpu and self.config.backend == AUTO:
+            from granikv.engine.gpu.children import serves
+
+            sharing = tuple(name for name in sharing if serves(name, shape))
         self.runtime.rule = rule_for(self.config, str(runner.device), shape, stock, sharing)
         if not on_gpu:
             from granikv.engine.backend import GraniKVDecodeBackend
@@ -155,15 +168,17 @@ def sharing_backends(config: GraniKVConfig, on_gpu: bool) -> tuple[str, ...]:
     """The backends that may serve a step that reads segments, as far as the user's choice goes.
 
     Raises:
-        ConfigError: the forced backend does not exist on a GPU.
+        ConfigError: the forced backend does not exist on this device.
     """
     if config.backend == AUTO:
         return (CASCADE, DENSE)
     if config.backend == PAGED:
         return ()
-    if on_gpu and config.backend not in (CASCADE, DENSE):
+    elsewhere = CONTIGUOUS_UNSHARED if on_gpu else HYDRAGEN
+    if config.backend == elsewhere:
+        device = "GPU" if on_gpu else "CPU"
         raise ConfigError(
-            f"--granikv-backend {config.backend} does not run on a GPU; choose one of "
+            f"--granikv-backend {config.backend} does not run on a {device}; choose one of "
             f"{AUTO}, {CASCADE}, {DENSE}, {PAGED}"
         )
     return (config.backend,)

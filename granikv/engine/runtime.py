@@ -71,6 +71,10 @@ class Runtime:
         if self.tree.device.type == "cuda" and self.scheduler.enable_overlap:
             self.scheduler.schedule_stream.wait_stream(torch.cuda.current_stream())
 
+    def shares(self) -> bool:
+        """Whether the coming decode step reads a segment."""
+        return bool(self._plan.segments)
+
     def decide(self, rows: int, tokens: int) -> Decision:
         """What serves the coming decode step of ``rows`` rows, and what it reads.
 

@@ -83,6 +83,7 @@ def test_counters() -> None:
         "cascade": 1,
         "dense": 2,
         "contiguous_unshared": 0,
+        "hydragen": 0,
     }
     assert shown["rows_dense"] == 556
     assert shown["segment_rows_dense"] == 812

@@ -21,7 +21,7 @@ from granikv.attention.kernels.config import Shape
 from granikv.attention.kernels.worklist import WorkListOverflow
 from granikv.config import SGLANG_CASCADE
 from granikv.dispatch import PAGED, Decision
-from granikv.engine.gpu.children import SHARING, Room, tokens_of
+from granikv.engine.gpu.children import IN_GRAPHS, Room, child, tokens_of
 from granikv.engine.runtime import Runtime
 from granikv.plan import DecodePlan, PagedRange
 
@@ -39,7 +39,7 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
     """
 
     def __init__(self, runner: Any, runtime: Runtime, stock: str, sharing: Sequence[str]) -> None:
-        """sharing: which of `granikv.engine.gpu.children.SHARING` may serve a step."""
+        """sharing: the backends beside the stock one that may serve a step."""
         super().__init__()
         self.runtime = runtime
         self.stock = ATTENTION_BACKENDS[stock](runner)
@@ -50,8 +50,8 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
         self.capturing: str | None = None
         shape, device = _shape(runner), torch.device(runner.device)
         room = _room(runner, on_pages=runtime.config.system == SGLANG_CASCADE)
-        self._children = {name: SHARING[name](shape, room, device) for name in sharing}
-        self.variants = (PAGED, *self._children)
+        self._children = {name: child(name, shape, room, device) for name in sharing}
+        self.variants = (PAGED, *(name for name in sharing if name in IN_GRAPHS))
 
     # -- before the layers run -----------------------------------------------------------------
 
@@ -91,6 +91,10 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
         hook = getattr(self.stock, "on_after_cuda_graph_warmup", None)
         if hook is not None:
             hook()
+
+    def must_run_eagerly(self) -> bool:
+        """Whether the coming decode step may be served by a backend that no graph holds."""
+        return len(self.variants) <= len(self._children) and self.runtime.shares()
 
     def _choose(self, forward_batch: Any, rows: int) -> None:
         """Pick the backend of this step, and upload what it reads."""

@@ -1,4 +1,4 @@
-"""The backends of ours that serve decode steps in CUDA graphs, behind one interface."""
+"""The backends of ours that serve decode steps on a GPU, behind one interface."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import torch
 
 from granikv.attention.flashinfer_cascade import CascadeStep
+from granikv.attention.hydragen import HydragenStep
 from granikv.attention.kernels.config import Shape
 from granikv.attention.kernels.worklist import WorkListOverflow
 from granikv.attention.triton_dense import DenseStep
-from granikv.dispatch import CASCADE, DENSE
+from granikv.cost import Geometry
+from granikv.dispatch import CASCADE, DENSE, HYDRAGEN
 from granikv.plan import DecodePlan
 
 
@@ -55,12 +57,13 @@ class SharingChild(ABC):
         """One layer: out [n, H_q, d_v] from q [n, H_q, d] and the layer's [slots, H_kv, d]."""
 
 
-class DenseChild(SharingChild):
-    """The fused kernels over slabs."""
+class SlabChild(SharingChild):
+    """Our own kernels over slabs: the fused form, or the literal one."""
 
-    def __init__(self, shape: Shape, room: Room, device: torch.device) -> None:
-        self._step = DenseStep(shape, room.rows, room.tokens, device)
-        self._tokens = room.tokens
+    def __init__(self, step: DenseStep | HydragenStep, tokens: int) -> None:
+        """tokens: most tokens of one step outside slabs."""
+        self._step = step
+        self._tokens = tokens
 
     def prepare(self, plan: DecodePlan, page_table: torch.Tensor, batch: Any) -> None:
         """Work list and snapshot of the page table."""
@@ -87,10 +90,8 @@ class DenseChild(SharingChild):
 class CascadeChild(SharingChild):
     """FlashInfer's cascade over slabs, or over ordinary pages."""
 
-    def __init__(self, shape: Shape, room: Room, device: torch.device) -> None:
-        self._step = CascadeStep(
-            shape, room.rows, room.tokens, room.shared_tokens, device, page_size=room.page_size
-        )
+    def __init__(self, step: CascadeStep) -> None:
+        self._step = step
 
     def prepare(self, plan: DecodePlan, page_table: torch.Tensor, batch: Any) -> None:
         """FlashInfer's plans, from the host's sequence lengths, and snapshot of the page table."""
@@ -109,11 +110,32 @@ class CascadeChild(SharingChild):
         self._step.attend(q, k_cache, v_cache, out, scale)
 
 
-SHARING: dict[str, type[DenseChild] | type[CascadeChild]] = {
-    DENSE: DenseChild,
-    CASCADE: CascadeChild,
-}
-"""By the name that the dispatcher knows."""
+def child(name: str, shape: Shape, room: Room, device: torch.device) -> SharingChild:
+    """The backend that the dispatcher calls ``name``, with its buffers."""
+    if name == DENSE:
+        return SlabChild(DenseStep(shape, room.rows, room.tokens, device), room.tokens)
+    if name == HYDRAGEN:
+        return SlabChild(HydragenStep(shape, room.rows, room.tokens, device), room.tokens)
+    sizes = {"segments": 1, "depth": 1} if room.page_size > 1 else {}
+    step = CascadeStep(
+        shape,
+        room.rows,
+        room.tokens,
+        room.shared_tokens,
+        device,
+        page_size=room.page_size,
+        **sizes,
+    )
+    return CascadeChild(step)
+
+
+IN_GRAPHS = (CASCADE, DENSE)
+"""Backends whose launches serve any composition; another's steps run outside CUDA graphs."""
+
+
+def serves(name: str, shape: Geometry) -> bool:
+    """Whether a backend has kernels for this attention; `auto` leaves out one that has not."""
+    return name != CASCADE or (shape.element_bytes == 2 and shape.d == shape.d_v)
 
 
 def tokens_of(batch: Any) -> int:

@@ -31,6 +31,13 @@ class GraniKVGraphRunner(DecodeCudaGraphRunner):  # type: ignore[misc]
         finally:
             backend.capturing = None
 
+    def can_run_graph(self, forward_batch: Any) -> bool:
+        """Not where the step's backend cannot be replayed."""
+        backend = self._ours()
+        if backend is not None and backend.must_run_eagerly():
+            return False
+        return bool(super().can_run_graph(forward_batch))
+
     def _resolve_lora_variant(self, forward_batch: Any) -> str | None:
         """The engine asks for the label after the step's metadata is prepared."""
         backend = self._ours()
