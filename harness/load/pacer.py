@@ -4,9 +4,8 @@
 
 It answers `/generate` like SGLang with incremental output, one event a token, and does nothing
 else, so that a client can be measured against it: `POST /pace` sets the delays (the fields of
-`Pace`, JSON) and forgets what was written; `GET /record` gives, for each request in the order of
-arrival, `received` and `written` (one time a token), in s on the clock of `harness.client.now`,
-which all processes of a machine share.
+`Pace`, JSON) and forgets what was written; `GET /record` gives it (the fields of `Record`), in s on
+the clock of `harness.client.now`, which all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -48,8 +47,12 @@ class Pace:
 
 @dataclass
 class Record:
-    """One request: when it had been read whole, and when each token was handed to the kernel."""
+    """One request: its prompt's first token id, when it had been read, when each token was written.
 
+    A token's time is taken just before it is handed to the kernel.
+    """
+
+    key: int
     received: float
     written: list[float] = field(default_factory=list)
 
@@ -70,7 +73,7 @@ class Pacer:
 
     def history(self) -> bytes:
         """The record as JSON."""
-        return json.dumps([vars(record) for record in self.record]).encode()
+        return json.dumps({"requests": [vars(record) for record in self.record]}).encode()
 
 
 class _Connection(asyncio.Protocol):
@@ -102,11 +105,11 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
     def _generate(self, body: bytes) -> None:
-        record, pace = Record(time.perf_counter()), self._pacer.pace
+        prompt = body[body.index(b"[") + 1 : body.index(b"]")].split(b",")
+        record, pace = Record(int(prompt[0]), time.perf_counter()), self._pacer.pace
         self._pacer.record.append(record)
         asked = _ASKED.search(body)
         tokens = int(asked[1]) if asked else 1
-        prompt = body.count(b",", 0, body.index(b"]")) + 1
         loop = asyncio.get_running_loop()
         first = loop.time() + pace.ttft_s
         self._transport.write(_STREAM_HEAD)
@@ -118,7 +121,7 @@ class _Connection(asyncio.Protocol):
             if self._transport.is_closing():
                 return
             record.written.append(time.perf_counter())
-            self._transport.write(event(prompt, number, last=number == tokens))
+            self._transport.write(event(len(prompt), number, last=number == tokens))
             if number == tokens:
                 self._transport.close()
             else:

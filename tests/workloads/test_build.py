@@ -258,7 +258,7 @@ def test_refusals_of_one_kind(kind: str, change: dict[str, Any], message: str) -
         build(small(kind, **change))
 
 
-@pytest.mark.parametrize("kind", ["trace", None, ["sharegpt"]])
+@pytest.mark.parametrize("kind", ["traces", None, ["sharegpt"]])
 def test_unknown_kind(kind: object) -> None:
     with pytest.raises(WorkloadError, match="there are: sharegpt, multi_prefix, synthetic"):
         build({**small("sharegpt"), "kind": kind})
