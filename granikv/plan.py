@@ -5,10 +5,10 @@ and the rows of a batch share some of them, so a step is a list of *segments*: a
 range, the token position at which it starts in each reader's sequence, and the rows that read it.
 What no slab holds is read page by page: the *paged ranges* of a row.
 
-The plan depends only on which node each row ends at and on where the slabs are. Building it from
-nothing costs some 400 µs of Python for 256 rows, so `Planner` keeps what did not change: the whole
-plan while the rows and the index stand still; while only the rows change, each node's layout and
-which layouts share which ranges.
+The plan depends only on which node each row ends at and on where the slabs are. `Planner` keeps
+what did not change: the whole plan while the rows and the index stand still; while only the rows
+change, each node's layout and which layouts share which ranges. `granikv.bench.plan_cost` says what
+a step costs.
 Pure Python, host data only: no device is read.
 """
 
@@ -45,7 +45,7 @@ class PagedRange(NamedTuple):
 
 
 class Slab(NamedTuple):
-    """One HOT node on a row's path."""
+    """A contiguous range on a row's path: one HOT node, or several that follow one another."""
 
     base: int
     p0: int
@@ -55,8 +55,9 @@ class Slab(NamedTuple):
 class Layout:
     """The slabs on one path, and what they leave over. Compared by identity.
 
-    Every COLD node shares its parent's layout object, so rows that read the same slabs hold the
-    same object, and grouping them hashes no tuple.
+    A slab that continues the one before, in memory and in the sequence, is one with it. Every COLD
+    node shares its parent's layout object, so rows that read the same slabs hold the same object,
+    and grouping them hashes no tuple.
     """
 
     __slots__ = ("paged", "slabs")
@@ -176,6 +177,7 @@ class Planner:
         self._nodes: list[PrefixNode | None] = []
         self._plan = DecodePlan(0, (), ())
         self._layouts: dict[PrefixNode | None, Layout] = {}
+        self._by_slabs: dict[tuple[Slab, ...], Layout] = {}
         self._shape_of: set[Layout] = set()
         self._shape: list[tuple[Slab, list[Layout]]] = []
 
@@ -183,19 +185,20 @@ class Planner:
         """The plan for rows whose cached prefix ends at ``nodes`` (None: no cached prefix)."""
         version = self._index.version
         if version != self._version:
-            self._layouts = {None: Layout(())}
+            self._layouts = {None: self._of_slabs([])}
             self._version = version
         elif nodes == self._nodes:
             return self._plan
-        elif len(self._layouts) > _REMEMBERED * (len(nodes) + 32):
-            self._layouts = {None: Layout(())}
+        room = _REMEMBERED * (len(nodes) + 32)
+        if len(self._layouts) > room or len(self._by_slabs) > room:
+            self._by_slabs = {}
+            self._layouts = {None: self._of_slabs([])}
         self._nodes = list(nodes)
         self._plan = self._build(nodes)
         return self._plan
 
     def _build(self, nodes: Sequence[PrefixNode | None]) -> DecodePlan:
-        known = self._layouts
-        layouts = [known.get(node) or self._layout(node) for node in nodes]
+        layouts = self._layouts_of(nodes)
         classes: dict[Layout, list[int]] = {layout: [] for layout in layouts}
         for row, layout in enumerate(layouts):
             classes[layout].append(row)
@@ -205,34 +208,69 @@ class Planner:
         segments = [Segment(*slab, _rows(classes, readers)) for slab, readers in self._shape]
         return DecodePlan(len(nodes), tuple(segments), tuple([x.paged for x in layouts]))
 
-    def _layout(self, node: PrefixNode | None) -> Layout:
-        """The slabs on the path to ``node``, remembered for every node on that path."""
+    def _layouts_of(self, nodes: Sequence[PrefixNode | None]) -> list[Layout]:
+        """The layout of each node. Most rows end in a COLD node of their own, so that is inline."""
+        known, layouts = self._layouts, []
+        for node in nodes:
+            layout = known.get(node)
+            if layout is None:
+                assert node is not None, "None is always known"
+                if node.hot_base is None and node.parent in known:
+                    layout = known[node] = known[node.parent]
+                else:
+                    layout = self._layout(node)
+            layouts.append(layout)
+        return layouts
+
+    def _layout(self, node: PrefixNode) -> Layout:
+        """The slabs on the path to ``node``, remembered where a HOT stretch of it ends."""
         known = self._layouts
         path: list[PrefixNode] = []
-        while node is not None and node not in known:
-            path.append(node)
-            node = node.parent
-        layout = known[node]
-        while path:
-            below = path.pop()
+        above: PrefixNode | None = node
+        while above not in known:
+            assert above is not None, "None is always known"
+            path.append(above)
+            above = above.parent
+        layout = known[above]
+        slabs: list[Slab] = []
+        for below in reversed(path):
             if below.hot_base is not None:
-                slab = Slab(below.hot_base, _depth(below, layout), len(below.key))
-                layout = Layout((*layout.slabs, slab))
-            known[below] = layout
+                slabs = slabs or list(layout.slabs)
+                _extend(slabs, below)
+            else:
+                if slabs:
+                    layout = known[below.parent] = self._of_slabs(slabs)
+                    slabs = []
+                known[below] = layout
+        if slabs:
+            layout = known[node] = self._of_slabs(slabs)
+        return layout
+
+    def _of_slabs(self, slabs: list[Slab]) -> Layout:
+        """The one layout of these slabs, so that what a change of the index left alone stays."""
+        key = tuple(slabs)
+        layout = self._by_slabs.get(key)
+        if layout is None:
+            layout = self._by_slabs[key] = Layout(key)
         return layout
 
 
-def _depth(node: PrefixNode, above: Layout) -> int:
-    """Tokens before ``node`` on its path, whose parent's layout is ``above``."""
-    parent = node.parent
+def _extend(slabs: list[Slab], node: PrefixNode) -> None:
+    """Add a HOT node behind the slabs of its ancestors."""
+    base, length, parent = node.hot_base, len(node.key), node.parent
+    assert base is not None
     if parent is not None and parent.hot_base is not None:
-        last = above.slabs[-1]
-        return last.p0 + last.length
+        last = slabs[-1]
+        if last.base + last.length == base:
+            slabs[-1] = Slab(last.base, last.p0, last.length + length)
+        else:
+            slabs.append(Slab(base, last.p0 + last.length, length))
+        return
     depth = 0
     while parent is not None:
         depth += len(parent.key)
         parent = parent.parent
-    return depth
+    slabs.append(Slab(base, depth, length))
 
 
 def _paged_ranges(slabs: tuple[Slab, ...]) -> tuple[PagedRange, ...]:
@@ -248,32 +286,39 @@ def _paged_ranges(slabs: tuple[Slab, ...]) -> tuple[PagedRange, ...]:
 
 
 def _shared_ranges(layouts: Iterable[Layout]) -> list[tuple[Slab, list[Layout]]]:
-    """Each maximal contiguous range that one set of layouts shares, sorted by p0, then base."""
-    readers: dict[Slab, list[Layout]] = {}
+    """Each maximal contiguous range that one set of layouts shares, sorted by p0, then base.
+
+    Paths that run through one node agree on everything above it, so slabs of different layouts
+    that overlap begin together, and the shorter ends where its path leaves the longer's.
+    """
+    beginning: dict[int, list[tuple[Slab, Layout]]] = {}
     for layout in layouts:
         for slab in layout.slabs:
-            readers.setdefault(slab, []).append(layout)
-    fused: list[tuple[Slab, list[Layout]]] = []
-    for slab in sorted(readers, key=_by_position):
-        if fused and _continues(*fused[-1], slab, readers[slab]):
-            head = fused[-1][0]
-            fused[-1] = (head._replace(length=head.length + slab.length), fused[-1][1])
+            beginning.setdefault(slab.base, []).append((slab, layout))
+    shared: list[tuple[Slab, list[Layout]]] = []
+    for reading in beginning.values():
+        if len(reading) == 1:
+            slab, layout = reading[0]
+            shared.append((slab, [layout]))
         else:
-            fused.append((slab, readers[slab]))
-    return sorted(fused, key=lambda shared: (shared[0].p0, shared[0].base))
+            shared += _cut(reading)
+    shared.sort(key=_by_position)
+    return shared
 
 
-def _by_position(slab: Slab) -> tuple[int, int]:
-    return slab.base, slab.p0
+def _cut(reading: list[tuple[Slab, Layout]]) -> list[tuple[Slab, list[Layout]]]:
+    """Slabs that begin together, cut where one of them ends."""
+    (base, p0, _), _ = reading[0]
+    pieces, begin = [], 0
+    for end in sorted({slab.length for slab, _ in reading}):
+        readers = [layout for slab, layout in reading if slab.length >= end]
+        pieces.append((Slab(base + begin, p0 + begin, end - begin), readers))
+        begin = end
+    return pieces
 
 
-def _continues(head: Slab, head_readers: list[Layout], slab: Slab, readers: list[Layout]) -> bool:
-    return (
-        head.base + head.length == slab.base
-        and head.p0 + head.length == slab.p0
-        and len(head_readers) == len(readers)
-        and all(a is b for a, b in zip(head_readers, readers, strict=True))
-    )
+def _by_position(shared: tuple[Slab, list[Layout]]) -> tuple[int, int]:
+    return shared[0].p0, shared[0].base
 
 
 def _rows(classes: Mapping[Layout, list[int]], layouts: list[Layout]) -> tuple[int, ...]:
