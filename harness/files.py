@@ -1,4 +1,4 @@
-"""Small files: JSON written all at once, and the hashes that name cells and servers."""
+"""Small files written all at once, and the hashes that name cells and servers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,20 @@ def _jsonable(value: Any) -> Any:
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON beside `path`, then put it in place; NaN becomes null."""
-    text = json.dumps(_jsonable(value), indent=1, sort_keys=True, allow_nan=False) + "\n"
+    write_text(path, json.dumps(_jsonable(value), indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text beside `path`, then put it in place."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file beside `path`, then put it in place; nothing is left when that fails."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    try:
+        beside.write_bytes(data)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise

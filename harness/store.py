@@ -10,7 +10,6 @@ import gzip
 import hashlib
 import json
 import logging
-import os
 import shutil
 import tempfile
 from collections import Counter
@@ -25,7 +24,7 @@ import pandas as pd
 from filelock import FileLock
 
 from harness.errors import HarnessError
-from harness.files import write_json
+from harness.files import write_bytes, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -268,13 +267,10 @@ def keep_log(root: Path, name: str, text: str) -> str:
     it.
     """
     path = runs(root) / LOGS / f"{name}.log.gz"
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
-        beside.replace(path)
+        write_bytes(path, gzip.compress(text.encode("utf-8"), mtime=0))
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise HarnessError(f"log {name} not stored: {error.strerror or error}") from error
     return str(path.relative_to(runs(root)))
 

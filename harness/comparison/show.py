@@ -1,0 +1,117 @@
+"""A comparison for people, and as a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.analysis.statistics import Estimate
+from harness.comparison.change import Change, Kind
+from harness.comparison.pairs import Match
+
+HEADLINE = ("output_tok_s", "ttft_p50_s", "tpot_p50_ms", "e2e_p50_s")
+"""Metrics that are shown even where nothing changed."""
+
+COLOURS = {
+    Kind.REGRESSION: "bold red",
+    Kind.IMPROVEMENT: "green",
+    Kind.SAME: "dim",
+    Kind.UNKNOWN: "yellow",
+}
+COLUMNS = (
+    *("experiment", "metric", "change"),
+    *("a", "a_low", "a_high", "a_runs", "b", "b_low", "b_high", "b_runs"),
+    *("ratio", "low", "high", "note"),
+)
+FUNCTIONAL = (
+    "Functional check, tiny model on the CPU: a change here says nothing about the speed on a GPU."
+)
+
+
+def show(match: Match, changes: Sequence[Change], console: Console, everything: bool) -> None:
+    """Print what changed; with `everything` also what stayed the same."""
+    console.print(_table([one for one in changes if everything or _worth_showing(one)]))
+    for pair in match.pairs:
+        for name, a, b in pair.differences:
+            console.print(Text(f"{pair.title}: {name}: {_short(a)} → {_short(b)}"))
+    for side, titles in (("A", match.only_a), ("B", match.only_b)):
+        for title in titles:
+            console.print(Text(f"only in {side}: {title}"))
+    if any(record.functional for pair in match.pairs for record in (*pair.a, *pair.b)):
+        console.print(FUNCTIONAL)
+    console.print(summary(changes))
+
+
+def _worth_showing(change: Change) -> bool:
+    return change.kind is not Kind.SAME or change.metric in HEADLINE
+
+
+def _short(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def summary(changes: Sequence[Change]) -> str:
+    """The counts of each kind."""
+    count = {kind: sum(one.kind is kind for one in changes) for kind in Kind}
+    return ", ".join(f"{count[kind]:,} {kind.value}" for kind in Kind)
+
+
+def _table(changes: Sequence[Change]) -> Table:
+    table = Table(box=SIMPLE)
+    for heading in ("Experiment", "Metric", "A", "B", "B / A", "Change", "Note"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "Metric")
+    before = ""
+    for one in changes:
+        table.add_row(
+            Text("" if one.title == before else one.title),
+            Text(one.metric),
+            _estimate(one.a),
+            _estimate(one.b),
+            _estimate(one.ratio, "×"),
+            Text(one.kind.value, style=COLOURS[one.kind]),
+            Text(one.note),
+        )
+        before = one.title
+    return table
+
+
+def _estimate(estimate: Estimate | None, sign: str = "") -> Text:
+    """Four digits, with the interval where there are several runs."""
+    if estimate is None:
+        return Text("–")
+    text = f"{_digits(estimate.value)}{sign}"
+    if estimate.runs > 1:
+        text += f" [{_digits(estimate.low)}, {_digits(estimate.high)}]"
+    return Text(text)
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def frame(changes: Sequence[Change]) -> pd.DataFrame:
+    """One row a metric and experiment (COLUMNS), everything in full precision."""
+    rows = [
+        {"experiment": one.title, "metric": one.metric, "change": one.kind.value, "note": one.note}
+        | _side("a", one.a)
+        | _side("b", one.b)
+        | (
+            {}
+            if one.ratio is None
+            else {"ratio": one.ratio.value, "low": one.ratio.low, "high": one.ratio.high}
+        )
+        for one in changes
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _side(name: str, one: Estimate | None) -> dict[str, float]:
+    if one is None:
+        return {}
+    values = {"": one.value, "_low": one.low, "_high": one.high, "_runs": one.runs}
+    return {f"{name}{ending}": value for ending, value in values.items()}
