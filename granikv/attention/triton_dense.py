@@ -1,8 +1,8 @@
 """The fused dense backend: each slab range read once for all its rows, by our own kernels (§3.5).
 
 `DenseStep` is what a serving engine holds: buffers at fixed addresses, a plan that is data, and a
-layer's launches, two or three, that can be captured. `TritonDenseBackend` puts it behind the interface that
-the other backends have.
+layer's launches, two or three, that can be captured. `TritonDenseBackend` puts it behind the
+interface that the other backends have.
 """
 
 from __future__ import annotations
