@@ -11,6 +11,7 @@ import json
 import torch
 
 from granikv.bench import kernels
+from granikv.bench.kernels import timing
 from tests.granikv.interpreter import allow_new_numpy
 
 CASE = kernels.Case("small", 4, 8, (4, 2), 32, (kernels.Read(0, 4, 0, 48),))
@@ -19,7 +20,7 @@ CASE = kernels.Case("small", 4, 8, (4, 2), 32, (kernels.Read(0, 4, 0, 48),))
 def main() -> None:
     """Without graphs, which the interpreter does not have."""
     allow_new_numpy()
-    kernels.captured = lambda launch, layers: (lambda: launch(0), 1)
+    timing.captured = lambda launch, layers: (lambda: launch(0), 1)
     ceilings = kernels.Ceilings(bandwidth_gbps=1000.0, peak_tflops=100.0)
     records = kernels.table5_records(0.0, ceilings, CASE, 1, device="cpu", dtype=torch.float32)
     print(json.dumps({"bench": "kernels", "device": "interpreter", "records": records}))

@@ -16,7 +16,7 @@ from granikv.bench.kernels.cases import CASES
 from granikv.bench.kernels.host import host_records
 from granikv.bench.kernels.machine import ceilings, machine
 from granikv.bench.kernels.passes import records_of
-from granikv.bench.kernels.table5 import table5_records
+from granikv.bench.kernels.table5 import LAUNCHES, table5_records
 from granikv.bench.relocate import relocation_record
 
 
@@ -27,6 +27,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=0.5, help="measuring time of a case")
     parser.add_argument(
         "--only", default="passes,table5,relocation,host", help="what to measure, by comma"
+    )
+    parser.add_argument(
+        "--launch",
+        choices=["-".join(launch) for launch in LAUNCHES],
+        help="of Table 5 this alone, for a profiler around it; left out, all four",
     )
     return parser
 
@@ -40,7 +45,8 @@ def _selected(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield from records_of(case, l2, l2_bytes, options.seconds, limits)
             torch.cuda.empty_cache()
     if "table5" in only:
-        yield from table5_records(options.seconds, limits)
+        launches = [one for one in LAUNCHES if options.launch in (None, "-".join(one))]
+        yield from table5_records(options.seconds, limits, launches=launches)
     if "relocation" in only:
         yield relocation_record(options.seconds, limits)
     if "host" in only:

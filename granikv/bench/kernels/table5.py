@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -22,6 +23,9 @@ from granikv.bench.kernels.cases import CASES, Case, Ceilings, Work
 from granikv.bench.kernels.storage import build
 from granikv.calibrate import time_together
 from granikv.plan import DecodePlan
+
+LAUNCHES = tuple(itertools.product(("HOT", "paged"), ("shared", "unshared")))
+"""(layout, read)."""
 
 
 class TwoByTwo:
@@ -84,13 +88,18 @@ class TwoByTwo:
 
 
 def table5_records(
-    seconds: float, ceilings: Ceilings, case: Case = CASES[0], layers: int = 6, **options: Any
+    seconds: float,
+    ceilings: Ceilings,
+    case: Case = CASES[0],
+    layers: int = 6,
+    launches: Iterable[tuple[str, str]] = LAUNCHES,
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """The 2 x 2 that tells contiguity from sharing, under the names that the harness uses."""
     records = []
-    for layout, read in itertools.product(("HOT", "paged"), ("shared", "unshared")):
+    for layout, read in launches:
         cell = TwoByTwo(layout, read, case, layers, **options)
-        replay, launches = timing.captured(cell.launch, layers)
+        replay, count = timing.captured(cell.launch, layers)
         (taken,) = time_together(cell.storage.q.device.type, [replay], seconds)
         reads = 1 if read == "shared" else case.rows
         records.append(
@@ -107,10 +116,10 @@ def table5_records(
                 "head_dim": case.d,
                 "l2": "cold",
                 "relative_error": cell.error(),
-                "kernel_wall_s": taken.median / launches,
+                "kernel_wall_s": taken.median / count,
                 "kernel_flop": case.flop,
                 "prefix_config": cell.step.prefix._asdict(),
-                **timing.microseconds(taken, launches),
+                **timing.microseconds(taken, count),
                 **Work(case.flop, case.prefix_bytes * reads).floors(ceilings),
             }
         )
