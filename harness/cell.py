@@ -185,6 +185,7 @@ class _Measurement:
             yield
         self.recording = watch.recording
         self.profile = profiled.record
+        self.reasons += profiled.reasons
         self.further_metrics |= profiled.metrics
         self.reasons += compiled.reasons
 

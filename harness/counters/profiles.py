@@ -8,14 +8,20 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness import http
 from harness.analysis import timeline
 from harness.counters import kineto, nsys
-from harness.counters.trace import RankTrace, ReportError, decode_window, longest_kernels
+from harness.counters.trace import (
+    NoKernelError,
+    Profiled,
+    RankTrace,
+    ReportError,
+    decode_window,
+    longest_kernels,
+)
 from harness.errors import HarnessError
 
 NONE, NCU = "none", "ncu"
@@ -23,14 +29,6 @@ ASK_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 600.0
 REPORT_TIMEOUT_S = 300.0
 POLL_S = 0.5
-
-
-@dataclass
-class Profiled:
-    """What a profile gave. record: for cell.json; it has `missing` where there are no metrics."""
-
-    metrics: dict[str, float] = field(default_factory=dict)
-    record: dict[str, Any] = field(default_factory=dict)
 
 
 class Profile(ABC):
@@ -45,7 +43,10 @@ class Profile(ABC):
 
     @contextmanager
     def over(self, url: str) -> Iterator[Profiled]:
-        """Profile a window of the load that runs in the block. What fails is said in the record."""
+        """Profile a window of the load that runs in the block.
+
+        A traced cell without its trace is of no use: what fails is a reason against it.
+        """
         found = Profiled(record={"kind": self.kind})
         if absent := self.absent():
             found.record["missing"] = absent
@@ -65,8 +66,10 @@ class Profile(ABC):
             kernels, whole = decode_window(self.traces())
             found.metrics = timeline.metrics(kernels, whole)
             found.record |= {"steps": whole, "kernels": longest_kernels(kernels)}
-        except (ReportError, ValueError) as error:
+        except NoKernelError as error:
             found.record["missing"] = str(error)
+        except (ReportError, ValueError) as error:
+            found.reasons.append(f"profile: {error}")
 
     def absent(self) -> str | None:
         """Why this profiler cannot be used here, or None."""

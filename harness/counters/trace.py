@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -17,6 +17,22 @@ KERNEL_COLUMNS = ("launch_us", "start_us", "end_us", "name")
 
 class ReportError(HarnessError):
     """A profiler's report that cannot be used, in one line."""
+
+
+class NoKernelError(ReportError):
+    """A report of a program that ran no kernel on a GPU, or whose kernels could not be seen."""
+
+
+@dataclass
+class Profiled:
+    """What a profiler gave. record: for cell.json, with `missing` where it could not be used.
+
+    reasons: against the cell, one line each: it was used and its report is not what was asked for.
+    """
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
 
 
 class Step(NamedTuple):
@@ -65,10 +81,11 @@ def decode_window(ranks: Sequence[RankTrace]) -> tuple[pd.DataFrame, int]:
 
     The timeline is what `harness.analysis.timeline` takes: the kernels that were launched in the
     stretch. Prefill steps are outside, so that a share is of decoding alone. Every rank gives
-    equally many steps. Raises ReportError where there is no whole decode step or no kernel.
+    equally many steps. Raises ReportError where there is no whole decode step, NoKernelError where
+    there is no kernel at all.
     """
     if not ranks or all(rank.kernels.empty for rank in ranks):
-        raise ReportError("the trace holds no GPU kernel")
+        raise NoKernelError("the trace holds no GPU kernel")
     longest = [max(stretches(rank.steps), key=_length, default=None) for rank in ranks]
     known = [stretch for stretch in longest if stretch is not None]
     if len(known) < len(ranks):

@@ -95,6 +95,11 @@ class Gpus:
                 except self._nvml.NVMLError as error:
                     raise SourceError(f"GPU {rank} does not tell its {name}: {error}") from None
 
+    def capability(self) -> tuple[int, int]:
+        """Compute capability of the first GPU, which is that of all."""
+        major, minor = self._nvml.nvmlDeviceGetCudaComputeCapability(self._gpus[0])
+        return int(major), int(minor)
+
     def _handle(self, name: str) -> Any:
         nvml = self._nvml
         if name.startswith("MIG"):

@@ -1,7 +1,7 @@
 """GraniKV's part of `/server_info` over time: pools, admissions, donations, evictions, backends.
 
-A poll stops the scheduler between two steps and describes its tree. It is therefore off unless asked
-for; `conf/telemetry/server.yaml` says what it was measured to cost.
+A poll stops the scheduler between two steps and describes its tree, so it is off unless asked for;
+`conf/telemetry/server.yaml` says what it was measured to cost.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_an_older_trace_is_not_read_again(engine: Callable[..., Engine], tmp_pat
         ((), 200, 600.0, "the load was over before the window"),
     ],
 )
-def test_what_fails_is_said_and_costs_nothing_else(
+def test_what_fails_is_a_reason_against_the_cell(
     engine: Callable[..., Engine],
     tmp_path: Path,
     modes: tuple[str, ...],
@@ -117,7 +117,9 @@ def test_what_fails_is_said_and_costs_nothing_else(
     with profiles.profiling({"profile": node}, tmp_path, "cell", running.url) as found:
         assert start_s or running.started.wait(10)
     assert found.metrics == {}
-    assert missing in found.record["missing"]
+    (reason,) = found.reasons
+    assert reason.startswith("profile: ")
+    assert missing in reason
 
 
 def test_a_load_that_fails_ends_the_profile_as_well(
@@ -206,12 +208,26 @@ def test_kinds_that_no_server_has(
         plan(cell_config(f"profile.kind={kind}"))
 
 
-def test_a_cell_whose_server_cannot_be_profiled_says_so(run_cell: Callable[..., Cell]) -> None:
+def test_a_trace_without_kernels_is_said(engine: Callable[..., Engine], tmp_path: Path) -> None:
+    running = engine("")
+    with profiles.profiling({"profile": NODE}, tmp_path, "cell", running.url) as found:
+        assert running.started.wait(10)
+    assert found.record == {"kind": "kineto", "missing": "the trace holds no GPU kernel"}
+    assert found.reasons == []
+
+
+def test_a_cell_that_was_to_be_traced_and_was_not_is_invalid(run_cell: Callable[..., Cell]) -> None:
     cell = run_cell("profile.kind=kineto", "profile.start_s=0.01", tpot_s=0.005)
-    assert cell.valid, cell.reasons
-    assert cell.record["profile"] == {
-        "kind": "kineto",
-        "missing": "/start_profile was refused: status 404",
-    }
+    assert cell.reasons == ("profile: /start_profile was refused: status 404",)
+    assert cell.record["profile"] == {"kind": "kineto"}
     assert "kernel_ms_total" not in cell.metrics
     assert cell.metrics["output_tok_s"] > 0
+
+
+def test_a_cell_without_the_tool_says_so_and_is_valid(
+    run_cell: Callable[..., Cell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nsys, "is_there", lambda: False)
+    cell = run_cell("profile.kind=nsys")
+    assert cell.valid, cell.reasons
+    assert cell.record["profile"] == {"kind": "nsys", "missing": "nsys is not installed"}

@@ -25,7 +25,7 @@ def kernels_of(decode: bool) -> Sequence[tuple[str, int, int]]:
 
 
 def events(modes: str) -> list[dict[str, Any]]:
-    """A kineto trace of steps, one a letter: D decodes, P prefills."""
+    """A kineto trace of steps, one a letter: D decodes, P prefills; none: of a CPU."""
     found: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "args": {"name": "python"}}]
     for index, mode in enumerate(modes):
         at, decode = index * STEP_US, mode == "D"
@@ -36,7 +36,8 @@ def events(modes: str) -> list[dict[str, Any]]:
         found.append(_event("cuda_runtime", launch, at + LAUNCH_US, 3, index))
         for kernel, start, end in kernels_of(decode):
             found.append(_event("kernel", kernel, at + BEHIND_US + start, end - start, index))
-    found.append(_event("kernel", "_launched_before_the_trace", 0, 900, 10**6))
+    if modes:
+        found.append(_event("kernel", "_launched_before_the_trace", 0, 900, 10**6))
     found.append(_event("gpu_memcpy", "Memcpy HtoD", 0, 900, 10**6 + 1))
     return found
 

@@ -33,6 +33,10 @@ def nvmlDeviceGetUUID(gpu: int) -> str:  # noqa: N802
     return UUIDS[gpu]
 
 
+def nvmlDeviceGetCudaComputeCapability(gpu: int) -> tuple[int, int]:  # noqa: N802
+    return (9, 0)
+
+
 def nvmlDeviceGetPowerUsage(gpu: int) -> int:  # noqa: N802
     return int(1e3 * POWER_W[gpu])
 
