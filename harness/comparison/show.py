@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness.analysis.statistics import Estimate
 from harness.comparison.change import Change, Kind
-from harness.comparison.pairs import Match
+from harness.comparison.pairs import Match, Pair
 
 HEADLINE = ("output_tok_s", "ttft_p50_s", "tpot_p50_ms", "e2e_p50_s")
 """Metrics that are shown even where nothing changed."""
@@ -36,15 +36,32 @@ FUNCTIONAL = (
 def show(match: Match, changes: Sequence[Change], console: Console, everything: bool) -> None:
     """Print what changed; with `everything` also what stayed the same."""
     console.print(_table([one for one in changes if everything or _worth_showing(one)]))
-    for pair in match.pairs:
-        for name, a, b in pair.differences:
-            console.print(Text(f"{pair.title}: {name}: {_short(a)} → {_short(b)}"))
+    for line in differences(match.pairs):
+        console.print(Text(line))
     for side, titles in (("A", match.only_a), ("B", match.only_b)):
         for title in titles:
             console.print(Text(f"only in {side}: {title}"))
     if any(record.functional for pair in match.pairs for record in (*pair.a, *pair.b)):
         console.print(FUNCTIONAL)
     console.print(summary(changes))
+
+
+def differences(pairs: Sequence[Pair]) -> list[str]:
+    """What was chosen differently, each difference once with where it is."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for pair in pairs:
+        for difference in pair.differences:
+            found.setdefault(difference, []).append(pair.title)
+    return [
+        f"{_where(titles, len(pairs))}: {name}: {_short(a)} → {_short(b)}"
+        for (name, a, b), titles in found.items()
+    ]
+
+
+def _where(titles: Sequence[str], pairs: int) -> str:
+    if len(titles) == 1:
+        return titles[0]
+    return "everywhere" if len(titles) == pairs else f"{titles[0]} and {len(titles) - 1} more"
 
 
 def _worth_showing(change: Change) -> bool:

@@ -8,10 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from harness import cache
 from harness.cell import _warm_up_requests, measure
+from harness.errors import HarnessError
 from harness.plan import plan
 from harness.store import Cell, load_cells
 from workloads.build import build
@@ -208,6 +210,63 @@ def test_a_valid_cell_is_not_measured_again(
     again = measure(ready)
     assert again.valid
     assert again.record["started"] == first.record["started"]
+
+
+def test_a_disk_that_fills_harms_no_other_cell(
+    cell_config: Callable[..., dict[str, Any]],
+    set_faults: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_faults()
+    before, full, after = (plan(cell_config(f"repetition={r}")) for r in (10, 11, 12))
+    assert measure(before).valid
+
+    def no_space(*arguments: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(pd.DataFrame, "to_parquet", no_space)
+        with pytest.raises(HarnessError, match=r"cell \w+ not stored: No space left on device"):
+            measure(full)
+    assert measure(after).valid
+    cells = {cell.id: cell for cell in load_cells(full.root)}
+    assert full.id not in cells
+    assert len(cells[before.id].requests) == 32
+    assert measure(full).valid
+
+
+def test_an_unforeseen_error_keeps_its_traceback(
+    cell_config: Callable[..., dict[str, Any]],
+    set_faults: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def bug(*arguments: Any) -> None:
+        raise ZeroDivisionError("by zero")
+
+    set_faults()
+    monkeypatch.setattr(cache, "prime", bug)
+    cell = measure(plan(cell_config("repetition=13")))
+    assert cell.reasons == ("ZeroDivisionError: by zero",)
+    trace = (cell.directory / "traceback.txt").read_text()
+    assert "Traceback (most recent call last)" in trace
+    assert "in _prepare_cache" in trace
+    assert 'File "<path>/cell.py"' in trace
+
+
+def test_another_seed_is_another_cell_with_other_requests(
+    cell_config: Callable[..., dict[str, Any]], run_cell: RunCell
+) -> None:
+    cell = run_cell()
+    stored = cell.record["workload"]
+    assert len(stored["sha256"]) == len(stored["arrivals_sha256"]) == 64
+    assert plan(cell_config()).id == cell.id
+    for override in ("workload.seed=43", "load.seed=43", "workload.requests=33"):
+        other = plan(cell_config(override))
+        assert other.id != cell.id
+        assert (other.workload.sha256, other.arrivals.sha256) != (
+            stored["sha256"],
+            stored["arrivals_sha256"],
+        )
 
 
 def test_two_programs_do_not_measure_the_same_cell(

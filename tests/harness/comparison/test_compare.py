@@ -13,6 +13,7 @@ from harness.__main__ import main as harness
 from harness.comparison.change import Change, Kind
 from harness.comparison.command import compare, main
 from harness.comparison.metrics import Better, better
+from harness.comparison.show import differences
 from harness.metrics import METRICS, OBJECTIVES
 from tests.harness.analysis.made_up import H200
 from tests.harness.comparison.stored import runs
@@ -115,6 +116,20 @@ def test_differences_of_configuration_and_software_are_named(
     ]
     main([str(a), str(b)])
     assert "packages.sglang: 0.5.17 → 0.5.18" in capsys.readouterr().out
+
+
+def test_a_difference_is_said_once(tmp_path: Path) -> None:
+    for name, commit in (("a", "old"), ("b", "new")):
+        for b in (8, 64, 256):
+            environment = {"revision": {"commit": commit}}
+            if b == 8:
+                environment["packages"] = {"torch": commit}
+            runs(tmp_path / name, "granikv", [1.0], b=b, environment=environment)
+    matched, _ = compare(tmp_path / "a", tmp_path / "b")
+    everywhere, one = sorted(differences(matched.pairs))
+    assert everywhere == "everywhere: revision.commit: old → new"
+    assert "B=8" in one
+    assert one.endswith(": packages.torch: old → new")
 
 
 def test_other_hardware_is_compared_and_named(tmp_path: Path) -> None:
