@@ -15,7 +15,7 @@ Pure Python, host data only: no device is read.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from granikv.prefix_index import PrefixIndex, PrefixNode, path_of
@@ -67,6 +67,13 @@ class Layout:
         self.paged = _paged_ranges(slabs)
 
 
+class RowLayouts(NamedTuple):
+    """The different paged ranges of a step, in the order of their first row, and whose they are."""
+
+    ranges: Sequence[tuple[PagedRange, ...]]
+    of_row: Sequence[int]
+
+
 @dataclass(frozen=True, slots=True)
 class DecodePlan:
     """One step's reads. Rows are batch rows; all numbers are tokens (= slots).
@@ -76,11 +83,23 @@ class DecodePlan:
         segments: sorted by p0, then base.
         paged: for each row its paged ranges, ascending and disjoint; together with the segments
             that name the row they cover the sequence exactly once.
+        known_layouts: `layouts`, where the plan's maker knows them.
     """
 
     rows: int
     segments: tuple[Segment, ...]
     paged: tuple[tuple[PagedRange, ...], ...]
+    known_layouts: RowLayouts | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def layouts(self) -> RowLayouts:
+        """Which rows have the same paged ranges, told apart by identity: hashing them is slow."""
+        if self.known_layouts is not None:
+            return self.known_layouts
+        numbers: dict[int, int] = {}
+        of_row = [numbers.setdefault(id(ranges), len(numbers)) for ranges in self.paged]
+        first = dict(zip(reversed(of_row), reversed(self.paged), strict=True))
+        return RowLayouts([first[number] for number in range(len(numbers))], of_row)
 
     @property
     def segment_rows(self) -> int:
@@ -206,7 +225,9 @@ class Planner:
             self._shape = _shared_ranges(classes)
             self._shape_of = set(classes)
         segments = [Segment(*slab, _rows(classes, readers)) for slab, readers in self._shape]
-        return DecodePlan(len(nodes), tuple(segments), tuple([x.paged for x in layouts]))
+        number = dict(zip(classes, range(len(classes)), strict=True))
+        known = RowLayouts([x.paged for x in classes], [number[x] for x in layouts])
+        return DecodePlan(len(nodes), tuple(segments), tuple([x.paged for x in layouts]), known)
 
     def _layouts_of(self, nodes: Sequence[PrefixNode | None]) -> list[Layout]:
         """The layout of each node. Most rows end in a COLD node of their own, so that is inline."""

@@ -132,3 +132,17 @@ def test_a_chain_that_ends_at_different_nodes_is_cut_at_each() -> None:
         (34, 5, (3,)),
         (21, 10, (2,)),
     ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_ACTS, min_size=10, max_size=40))
+def test_what_the_planner_says_of_layouts_is_so(acts: list[tuple[object, ...]]) -> None:
+    life = Life()
+    for name, *arguments in acts:
+        if name != "step":
+            getattr(life, str(name))(*arguments)
+    plan = Planner(life.tree.index).plan(life.rows)
+    assert plan.known_layouts is not None
+    ranges, of_row = plan.known_layouts
+    assert [ranges[number] for number in of_row] == list(plan.paged)
+    assert list(dict.fromkeys(of_row)) == list(range(len(ranges)))

@@ -15,12 +15,14 @@ them at fixed addresses.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from granikv.plan import DecodePlan, PagedRange, Segment
+from granikv.plan import DecodePlan, PagedRange, RowLayouts, Segment
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -37,6 +39,8 @@ _LEAST_BLOCKS = 2
 """No cut leaves fewer blocks than this on either side."""
 _GANGS: tuple[int, ...] = ()
 """Sizes of gangs to try, the largest first. None yet: a gang has not been run on a GPU."""
+_CUTS = 64
+"""Cuts that are kept: a batch moves between few of them while rows come and go."""
 _GANG_WASTE = 1 / 32
 """A gang may leave this part of its programs' time unused, for want of tiles in the last column."""
 
@@ -174,17 +178,19 @@ def fill(plan: DecodePlan, tiling: Tiling, capacity: Capacity, arrays: Arrays[In
     reads = _reads(plan.segments)
     _fits("rows", plan.rows, capacity.rows)
     _fits("segment readers", reads.readers.size, capacity.segment_rows)
-    cut = _cut(reads, tiling)
-    items, of_program = _items(reads, tiling, cut)
-    counts = Counts(len(items), int((reads.rows * cut.pieces).sum()))
+    tiles = tuple([-(-count * tiling.group // tiling.block_m) for count in reads.rows])
+    blocks = tuple([-(-length // tiling.block_n) for length in reads.length])
+    cut = _cut(tiles, blocks, tiling)
+    rows = np.array(reads.rows, dtype=np.int64)
+    counts = Counts(len(cut.items), int(rows @ cut.pieces))
     _fits("prefix items", counts.items, capacity.items)
     _fits("prefix parts", counts.parts, capacity.parts)
-    ranges, layouts = _layouts(plan.paged)
-    _fits("paged ranges", sum(map(len, ranges)), capacity.gaps)
+    layouts = plan.layouts
+    _fits("paged ranges", sum(map(len, layouts.ranges)), capacity.gaps)
 
-    _write_ranges(plan.rows, ranges, layouts, arrays)
-    _write_items(reads, items, of_program, arrays)
-    _write_parts(reads, plan.rows, tiling, cut, arrays)
+    _write_ranges(plan.rows, layouts, arrays)
+    _write_items(reads, rows, tiling, cut, arrays)
+    _write_parts(reads, rows, plan.rows, tiling, cut, arrays)
     return counts
 
 
@@ -197,90 +203,94 @@ def _fits(what: str, needed: int, room: int) -> None:
 
 
 class _Reads(NamedTuple):
-    """The segments that read anything, as arrays; `readers` holds theirs one after another."""
+    """The segments that read anything: first slot, tokens, rows; `readers` of one after another."""
 
-    base: Int64
-    length: Int64
-    rows: Int64
+    base: list[int]
+    length: list[int]
+    rows: list[int]
     readers: Int64
 
 
 def _reads(segments: Sequence[Segment]) -> _Reads:
     kept = [s for s in segments if s.length and s.rows]
-    for segment in kept:
-        if segment.base is None:
-            raise ValueError(
-                f"the dense kernels read contiguous slabs only, but the segment at position "
-                f"{segment.p0} lies on ordinary pages (base is None)"
-            )
-    return _Reads(
-        _array([s.base for s in kept]),
-        _array([s.length for s in kept]),
-        _array([len(s.rows) for s in kept]),
-        _array([row for s in kept for row in s.rows]),
-    )
-
-
-def _array(values: list[Any]) -> Int64:
-    return np.array(values, dtype=np.int64)
+    bases = [s.base for s in kept if s.base is not None]
+    if len(bases) < len(kept):
+        paged = next(s for s in kept if s.base is None)
+        raise ValueError(
+            f"the dense kernels read contiguous slabs only, but the segment at position "
+            f"{paged.p0} lies on ordinary pages (base is None)"
+        )
+    rows = [len(s.rows) for s in kept]
+    readers = np.fromiter(chain.from_iterable([s.rows for s in kept]), np.int64, sum(rows))
+    return _Reads(bases, [s.length for s in kept], rows, readers)
 
 
 class _Cut(NamedTuple):
-    """The columns and where they are cut.
+    """The columns, cut, and who takes what; nothing here depends on slots or on which rows read.
 
-    gang: tiles of a column.
-    Per segment: tiles of a KV head, and in all; pieces (most parts of any column); first column.
-    Per piece of a column, in the line's order: column, segment, begin and end in blocks of the
-    column, its number there, which gang takes it.
+    Never written after it is made: it is shared by all steps that are cut alike.
+
+    items        [items, 8], program after program, as `Arrays.items` where that is known: tokens
+                 from the segment's first, then blocks end in tokens, KV head, first folded row;
+                 zeros; how many parts the tile lacks
+    segment      [items] segment of each
+    number       [items] which piece of its column it is
+    pieces       [segments] most parts of any column
+    program_ptr  [programs + 1]
     """
 
-    gang: int
-    tiles: Int64
-    all_tiles: Int64
-    pieces: Int64
-    first_column: Int64
-    column: Int64
+    items: Int64
     segment: Int64
-    begin: Int64
-    end: Int64
     number: Int64
-    taker: Int64
+    pieces: Int64
+    program_ptr: Int64
 
 
-def _cut(reads: _Reads, tiling: Tiling) -> _Cut:
-    tiles = -(-reads.rows * tiling.group // tiling.block_m)
+@lru_cache(maxsize=_CUTS)
+def _cut(tiles_of: tuple[int, ...], blocks_of: tuple[int, ...], tiling: Tiling) -> _Cut:
+    """Cut the columns of segments with so many tiles a KV head and so many blocks."""
+    tiles, blocks = (np.array(sizes, dtype=np.int64) for sizes in (tiles_of, blocks_of))
     all_tiles = tiles * tiling.kv_heads
-    blocks = -(-reads.length // tiling.block_n)
     gang = _gang(all_tiles, blocks, tiling.programs)
     columns = -(-all_tiles // gang)
     first_column = _starts(columns)
-    segment = np.repeat(np.arange(tiles.size), columns)
-    height = blocks[segment]
+    of_column = np.repeat(np.arange(tiles.size), columns)
+    height = blocks[of_column]
     line = _starts(height)
     cuts = _cuts(height, line, tiling.programs // gang)
     begin = np.concatenate((line, cuts))
     begin.sort(kind="stable")
+    total = height.sum(keepdims=True)
     distinct = np.ones(begin.size, dtype=bool)
     distinct[1:] = begin[1:] != begin[:-1]
-    distinct &= begin < height.sum()
+    distinct &= begin < total
     begin = begin[distinct]
-    end = np.concatenate((begin[1:], height.sum(keepdims=True)[: begin.size]))
+    end = np.concatenate((begin[1:], total[: begin.size]))
     column = np.searchsorted(line, begin, "right") - 1
-    first = np.searchsorted(column, np.arange(segment.size))
-    pieces = np.bincount(column, minlength=segment.size)
-    return _Cut(
-        gang,
-        tiles,
-        all_tiles,
-        np.maximum.reduceat(pieces, first_column) if tiles.size else pieces,
-        first_column,
-        column,
-        segment[column],
-        begin - line[column],
-        end - line[column],
-        np.arange(column.size) - first[column],
-        np.searchsorted(cuts, begin, "right"),
-    )
+    of_columns = np.bincount(column, minlength=of_column.size)
+    number = np.arange(column.size) - _starts(of_columns)[column]
+    pieces = np.maximum.reduceat(of_columns, first_column) if tiles.size else of_columns
+    segment = of_column[column]
+    last = np.ones(segment.size, dtype=bool)
+    last[:-1] = column[1:] != column[:-1]
+
+    lane = np.arange(gang)
+    tile = ((column - first_column[segment]) * gang)[:, None] + lane
+    there = (tile < all_tiles[segment][:, None]).ravel()
+    head, within = np.divmod(tile, tiles[segment][:, None])
+    of_piece = np.zeros((segment.size, ITEM_FIELDS), dtype=np.int64)
+    of_piece[:, 0] = (begin - line[column]) * tiling.block_n
+    of_piece[:, 1] = (end - line[column]) * tiling.block_n
+    of_piece[:, 7] = np.where(last, pieces[segment] - number - 1, 0)
+    items = np.repeat(of_piece, gang, axis=0)
+    items[:, 2] = head.ravel()
+    items[:, 3] = within.ravel() * tiling.block_m
+    program = (np.searchsorted(cuts, begin, "right")[:, None] * gang + lane).ravel()[there]
+    order = np.flatnonzero(there)[np.argsort(program.astype(np.uint16), kind="stable")]
+    program_ptr = np.zeros(tiling.programs + 1, dtype=np.int64)
+    np.cumsum(np.bincount(program, minlength=tiling.programs), out=program_ptr[1:])
+    of_item = order // gang
+    return _Cut(items[order], segment[of_item], number[of_item], pieces, program_ptr)
 
 
 def _gang(all_tiles: Int64, blocks: Int64, programs: int) -> int:
@@ -311,37 +321,20 @@ def _cuts(height: Int64, line: Int64, gangs: int) -> Int64:
     return cuts
 
 
-def _items(reads: _Reads, tiling: Tiling, cut: _Cut) -> tuple[Int64, Int64]:
-    """The items [items, 8], program after program, and how many each program has."""
-    seg = cut.segment
-    start = cut.begin * tiling.block_n
-    rows, pieces = reads.rows[seg], cut.pieces[seg]
-    last = np.ones(seg.size, dtype=bool)
-    last[:-1] = cut.column[1:] != cut.column[:-1]
-    of_piece = np.empty((ITEM_FIELDS, seg.size), dtype=np.int64)
-    of_piece[0] = reads.base[seg] + start
-    of_piece[1] = np.minimum(cut.end * tiling.block_n, reads.length[seg]) - start
-    of_piece[4] = rows * tiling.group
-    of_piece[5] = _starts(reads.rows)[seg]
-    of_piece[6] = tiling.first_part + _starts(reads.rows * cut.pieces)[seg] + cut.number * rows
-    of_piece[7] = np.where(last, pieces - cut.number - 1, 0)
-
-    lane = np.arange(cut.gang)
-    tile = ((cut.column - cut.first_column[seg]) * cut.gang)[:, None] + lane
-    there = (tile < cut.all_tiles[seg][:, None]).ravel()
-    program = (cut.taker[:, None] * cut.gang + lane).ravel()[there]
-    head, within = np.divmod(tile, cut.tiles[seg][:, None])
-    items = np.repeat(of_piece.T, cut.gang, axis=0)
-    items[:, 2] = head.ravel()
-    items[:, 3] = within.ravel() * tiling.block_m
-    order = np.argsort(program.astype(np.uint16), kind="stable")
-    return items[there][order], np.bincount(program, minlength=tiling.programs)
-
-
-def _write_items(reads: _Reads, items: Int64, of_program: Int64, arrays: Arrays[Int32]) -> None:
-    arrays.program_ptr[0] = 0
-    arrays.program_ptr[1 : 1 + of_program.size] = np.cumsum(of_program)
+def _write_items(
+    reads: _Reads, rows: Int64, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]
+) -> None:
+    """The items with slots, lengths, readers and parts."""
+    arrays.program_ptr[: cut.program_ptr.size] = cut.program_ptr
     arrays.rows[: reads.readers.size] = reads.readers
+    items, seg = cut.items.copy(), cut.segment
+    of_segment = np.array((reads.base, reads.length), dtype=np.int64)
+    rows_of = rows[seg]
+    items[:, 1] = np.minimum(items[:, 1], of_segment[1][seg]) - items[:, 0]
+    items[:, 0] += of_segment[0][seg]
+    items[:, 4] = rows_of * tiling.group
+    items[:, 5] = _starts(rows)[seg]
+    items[:, 6] = cut.number * rows_of + (tiling.first_part + _starts(rows * cut.pieces))[seg]
     arrays.items[: len(items)] = items
 
 
@@ -352,48 +345,30 @@ def _starts(sizes: Int64) -> Int64:
 
 
 def _write_parts(
-    reads: _Reads, rows: int, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]
+    reads: _Reads, rows: Int64, batch: int, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]
 ) -> None:
     """For each row the parts it has, and how many tokens its segments hold.
 
     The parts of a segment lie side by side, pieces x rows of them, in the order of its readers.
     """
-    sizes = reads.rows * cut.pieces
+    sizes = rows * cut.pieces
     seg = np.repeat(np.arange(sizes.size), sizes)
-    reader = (np.arange(seg.size) - _starts(sizes)[seg]) % reads.rows[seg]
-    row = reads.readers[_starts(reads.rows)[seg] + reader].astype(np.uint16)
+    reader = (np.arange(seg.size) - _starts(sizes)[seg]) % rows[seg]
+    row = reads.readers[_starts(rows)[seg] + reader].astype(np.uint16)
     arrays.parts[: row.size] = tiling.first_part + np.argsort(row, kind="stable")
     arrays.part_ptr[0] = 0
-    arrays.part_ptr[1 : rows + 1] = np.cumsum(np.bincount(row, minlength=rows))
-    arrays.part_ptr[rows + 1 :] = row.size
-    tokens = np.repeat(reads.length, reads.rows)
-    arrays.covered[:rows] = np.bincount(reads.readers, weights=tokens, minlength=rows)
-    arrays.covered[rows:] = 0
+    arrays.part_ptr[1 : batch + 1] = np.cumsum(np.bincount(row, minlength=batch))
+    arrays.part_ptr[batch + 1 :] = row.size
+    tokens = np.repeat(np.array(reads.length, dtype=np.int64), rows)
+    arrays.covered[:batch] = np.bincount(reads.readers, weights=tokens, minlength=batch)
+    arrays.covered[batch:] = 0
 
 
-def _layouts(
-    paged: Sequence[tuple[PagedRange, ...]],
-) -> tuple[list[tuple[PagedRange, ...]], list[int]]:
-    """The different tuples of ranges, and which of them each row has."""
-    known: dict[int, int] = {}
-    different: list[tuple[PagedRange, ...]] = []
-    layouts = []
-    for ranges in paged:
-        at = known.get(id(ranges))
-        if at is None:
-            at = known[id(ranges)] = len(different)
-            different.append(ranges)
-        layouts.append(at)
-    return different, layouts
-
-
-def _write_ranges(
-    rows: int, different: list[tuple[PagedRange, ...]], layouts: list[int], arrays: Arrays[Int32]
-) -> None:
+def _write_ranges(rows: int, layouts: RowLayouts, arrays: Arrays[Int32]) -> None:
     # Rows beyond the batch share one layout more, a whole sequence.
-    listed = [*different, (PagedRange(0, None),)]
-    arrays.layout[:rows] = layouts
-    arrays.layout[rows:] = len(different)
+    listed = [*layouts.ranges, (PagedRange(0, None),)]
+    arrays.layout[:rows] = layouts.of_row
+    arrays.layout[rows:] = len(layouts.ranges)
     flat = [
         (start, OPEN_END if stop is None else stop) for ranges in listed for start, stop in ranges
     ]
