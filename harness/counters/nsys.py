@@ -111,7 +111,8 @@ def read(database: Path) -> list[RankTrace]:
             launches = pd.read_sql_query(_LAUNCHES, connection)
             marks = _marks(connection)
     except (sqlite3.Error, pd.errors.DatabaseError) as error:
-        raise ReportError(f"{database.name} cannot be read: {error}") from None
+        cause = str(error).rpartition(": ")[2]
+        raise ReportError(f"{database.name} cannot be read: {cause}") from None
     first = launches.groupby(["process", "correlation"], as_index=False)["launch_us"].min()
     known = kernels.merge(first, on=["process", "correlation"]).sort_values("launch_us")
     return list(_ranks(known, marks))

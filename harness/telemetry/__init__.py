@@ -1,5 +1,5 @@
 """What happens beside the load: power and clocks of the GPUs, queues and pools of the server.
 
-A `Watch` samples from a process of its own while a cell's load runs; `window` cuts the samples to
-the measured window, and `energy` counts its joules.
+A `watch` samples from a process of its own while a cell's load runs; `window` cuts the samples to
+the measured window and counts its joules.
 """

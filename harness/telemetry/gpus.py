@@ -80,7 +80,7 @@ class Gpus:
             nvml.nvmlInit()
         except nvml.NVMLError as error:
             raise SourceError(f"NVML does not answer: {error}") from None
-        self._gpus = [self._handle(name) for name in names]
+        self._gpus = [self._handle(place, name) for place, name in enumerate(names)]
         known = {name: read for name, read in FIELDS.items() if self._has(read)}
         self.missing = sorted(FIELDS.keys() - known.keys())
         """Fields that these GPUs do not have."""
@@ -97,28 +97,32 @@ class Gpus:
 
     def capability(self) -> tuple[int, int]:
         """Compute capability of the first GPU, which is that of all."""
-        major, minor = self._nvml.nvmlDeviceGetCudaComputeCapability(self._gpus[0])
+        try:
+            major, minor = self._nvml.nvmlDeviceGetCudaComputeCapability(self._gpus[0])
+        except self._nvml.NVMLError as error:
+            raise SourceError(f"the GPU does not tell its compute capability: {error}") from None
         return int(major), int(minor)
 
-    def _handle(self, name: str) -> Any:
-        nvml = self._nvml
+    def _handle(self, place: int, name: str) -> Any:
+        # A reason is stored, and a device's id must not be: it is told by its place.
+        nvml, where = self._nvml, f"GPU {place} of CUDA_VISIBLE_DEVICES"
         if name.startswith("MIG"):
-            raise SourceError("a MIG slice has no power or clocks of its own")
+            raise SourceError(f"{where} is a MIG slice, which has no power of its own")
         try:
             if name.isdigit():
                 return nvml.nvmlDeviceGetHandleByIndex(int(name))
-            return self._by_uuid(name)
+            fitting = self._by_uuid(name)
         except nvml.NVMLError as error:
-            raise SourceError(f"no GPU {name}: {error}") from None
+            raise SourceError(f"{where} is not there: {error}") from None
+        if len(fitting) != 1:
+            raise SourceError(f"{where} fits {len(fitting)} GPUs")
+        return fitting[0]
 
-    def _by_uuid(self, prefix: str) -> Any:
+    def _by_uuid(self, prefix: str) -> list[Any]:
         """CUDA accepts the beginning of a UUID where that is unique."""
         nvml = self._nvml
         gpus = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        fitting = [gpu for gpu in gpus if _text(nvml.nvmlDeviceGetUUID(gpu)).startswith(prefix)]
-        if len(fitting) != 1:
-            raise SourceError(f"{len(fitting)} GPUs are called {prefix} in CUDA_VISIBLE_DEVICES")
-        return fitting[0]
+        return [gpu for gpu in gpus if _text(nvml.nvmlDeviceGetUUID(gpu)).startswith(prefix)]
 
     def _has(self, read: Callable[[Any, Any], float]) -> bool:
         try:

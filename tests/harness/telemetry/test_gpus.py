@@ -67,15 +67,16 @@ def test_a_server_uses_the_first_visible_devices(
     ("names", "changes", "reason"),
     [
         (["0"], {"nvmlInit": refuse}, "NVML does not answer: Not Supported"),
-        (["7"], {}, "no GPU 7: Invalid Argument"),
-        (["GPU-aa"], {}, "2 GPUs are called GPU-aa"),
-        (["GPU-ff"], {}, "0 GPUs are called GPU-ff"),
+        (["0", "7"], {}, "GPU 1 of CUDA_VISIBLE_DEVICES is not there: Invalid Argument"),
+        (["GPU-aa"], {}, "GPU 0 of CUDA_VISIBLE_DEVICES fits 2 GPUs"),
+        (["GPU-ff"], {}, "GPU 0 of CUDA_VISIBLE_DEVICES fits 0 GPUs"),
         (["MIG-1234"], {}, "MIG slice"),
     ],
 )
 def test_what_cannot_be_watched(names: list[str], changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(SourceError, match=reason):
+    with pytest.raises(SourceError, match=reason) as raised:
         Gpus(nvml(**changes), names, 10)
+    assert "GPU-" not in str(raised.value)
 
 
 def test_too_few_visible_devices() -> None:
