@@ -29,7 +29,8 @@ def test_a_cell_is_valid_and_complete(run_cell: RunCell) -> None:
     assert log["ok"].all()
     assert (log["output_tokens"] == 16).all()
     assert (log["scheduled_s"] <= log["permitted_s"]).all()
-    assert (log["permitted_s"] <= log["sent_s"]).all()
+    # A timer may wake early by its resolution.
+    assert (log["permitted_s"] <= log["sent_s"] + 1e-6).all()
     assert (log["sent_s"] < log["first_token_s"]).all()
     assert (log["first_token_s"] < log["last_token_s"]).all()
     assert cell.metrics["output_tok_s"] > 0
