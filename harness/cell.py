@@ -122,6 +122,7 @@ class _Measurement:
         }
         self.log = store.frame([])
         self.frames: dict[str, pd.DataFrame] = {}
+        self.compiled = compilation.Compilations()
         self.recording = Recording()
         self.telemetry: dict[str, Any] = {}
         self.profile: dict[str, Any] = {}
@@ -155,14 +156,13 @@ class _Measurement:
         began = time.monotonic()
         self._warm_up(running)
         self._note("warm_up_s", began)
-        began = time.monotonic()
-        flushed = self._prepare_cache(running)
-        self._note("cache_s", began)
-        before = running.info()
-        began = time.monotonic()
-        with self._window(running):
-            outcome = self._drive(running, plan.workload.requests, plan.load.permits)
-        self._note("load_s", began)
+        flushed, before, outcome = self._load(running)
+        if self.compiled.found and not outcome.died and not plan.config.get("profile"):
+            # What was missing is compiled now: the load itself was the warm-up.
+            logger.info("%s: the server compiled meanwhile: loading it again", plan.title)
+            self.server["compiled_before"] = [scrub.scrub(line) for line in self.compiled.found]
+            flushed, before, outcome = self._load(running)
+        self.reasons += self.compiled.reasons
         self.log = outcome.requests
         self._keep_telemetry(outcome)
         if outcome.died:
@@ -172,13 +172,25 @@ class _Measurement:
             layout = snapshot.take(running, plan.workload, plan.load.permits)
             self.server["layout"] = _public_state(layout)
 
+    def _load(self, running: RunningServer) -> tuple[ServerInfo, ServerInfo, Outcome]:
+        """Prepare the cache and send the load: the server flushed, just before it, what came."""
+        began = time.monotonic()
+        flushed = self._prepare_cache(running)
+        self._note("cache_s", began)
+        before = running.info()
+        began = time.monotonic()
+        with self._window(running):
+            outcome = self._drive(running, self.plan.workload.requests, self.plan.load.permits)
+        self._note("load_s", began)
+        return flushed, before, outcome
+
     @contextmanager
     def _window(self, running: RunningServer) -> Iterator[None]:
         """The measured window: what watches or records the load does so around this and no more."""
         on_gpu = self.plan.config["hardware"]["device"] != "cpu"
         caches = compilation.caches_of({**os.environ, **self.plan.server.environment})
         with (
-            compilation.watch(running.log, caches if on_gpu else ()) as compiled,
+            compilation.watch(running.log, caches if on_gpu else ()) as self.compiled,
             watching(self.plan.config["telemetry"], self._target(running)) as watch,
             profiling(self.plan.config, self.plan.root, self.plan.id, running.url) as profiled,
         ):
@@ -187,7 +199,6 @@ class _Measurement:
         self.profile = profiled.record
         self.reasons += profiled.reasons
         self.further_metrics |= profiled.metrics
-        self.reasons += compiled.reasons
 
     def _target(self, running: RunningServer) -> Target:
         config = self.plan.config

@@ -53,6 +53,7 @@ class Fake:
         )
     )
     in_flight: int = 0
+    logged: set[Any] = field(default_factory=set)
 
     @property
     def faults(self) -> dict[str, Any]:
@@ -160,6 +161,9 @@ async def _generate(fake: Fake, request: web.Request) -> web.StreamResponse:
         os._exit(9)
     if struck and "log" in faults:
         print(faults["log"], flush=True)
+    if struck and faults.get("nonce") not in fake.logged and "log_once" in faults:
+        fake.logged.add(faults["nonce"])
+        print(faults["log_once"], flush=True)
     if struck and "status" in faults:
         return web.Response(status=faults["status"], text="no such luck")
     cached = fake.cached(prompt) + faults.get("dirty", 0)

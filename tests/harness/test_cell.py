@@ -137,6 +137,16 @@ def test_compiling_inside_the_window_makes_the_cell_invalid(run_cell: RunCell) -
     cell = run_cell(log="Capturing batches (bs=24 avail_mem=18.55 GB)", every=32)
     assert not cell.valid
     assert "compiled inside the measured window: CUDA graph capture" in cell.reasons[0]
+    assert len(cell.requests) == 32
+
+
+def test_a_server_that_has_compiled_is_loaded_again(run_cell: RunCell) -> None:
+    line = "Capturing batches (bs=24 avail_mem=18.55 GB)"
+    cell = run_cell(log_once=line)
+    assert cell.valid, cell.reasons
+    assert cell.record["server"]["compiled_before"] == [f"CUDA graph capture: {line}"]
+    assert cell.record["cache"]["primed_cached_tokens"] == [0]
+    assert "compiled_before" not in run_cell().record["server"]
 
 
 def test_a_silent_fallback_to_stock_fails_the_cell(run_cell: RunCell) -> None:
