@@ -97,16 +97,18 @@ class PagedCost(NamedTuple):
     memory_us_per_gb: float
 
     @staticmethod
-    def quantities(reads: Reads, geometry: Geometry) -> Floats:
-        """[4] what the coefficients multiply."""
+    def quantities(reads: Reads, geometry: Geometry) -> tuple[float, ...]:
+        """What each coefficient multiplies."""
         gb = geometry.token_bytes / 1e9
         total = reads.own + float(reads.lengths @ reads.readers)
         distinct = reads.own_distinct + float(reads.lengths.sum())
-        return np.array([1.0, reads.rows * geometry.kv_heads, gb * total, gb * distinct])
+        return 1.0, reads.rows * geometry.kv_heads, gb * total, gb * distinct
 
     def microseconds(self, reads: Reads, geometry: Geometry) -> float:
         """Predicted µs of one layer."""
-        return float(self.quantities(reads, geometry) @ np.array(self))
+        _, units, read, memory = self.quantities(reads, geometry)
+        own = self.read_us_per_gb * read + self.memory_us_per_gb * memory
+        return self.launch_us + self.unit_us * units + own
 
 
 class Tile(NamedTuple):
@@ -139,16 +141,16 @@ class SharedCost(NamedTuple):
     memory_us_per_gb: float
     part_us_per_gb: float
 
-    def combined(self, quantities: Floats, overlapped: bool) -> float:
+    def combined(self, quantities: Sequence[float], overlapped: bool) -> float:
         """Predicted µs from `SharedTerms.quantities`.
 
         overlapped: the rows' own reads run beside the products too, as in one fused launch.
         """
-        q = quantities
-        own = self.read_us_per_gb * q[4] + self.memory_us_per_gb * q[5]
-        slabs, products = self.slab_us_per_gb * q[2], self.us_per_gflop * q[3]
+        _, units, slab, gflop, read, memory, part = quantities
+        own = self.read_us_per_gb * read + self.memory_us_per_gb * memory
+        slabs, products = self.slab_us_per_gb * slab, self.us_per_gflop * gflop
         busy = max(slabs + own, products) if overlapped else max(slabs, products) + own
-        return float(self.launch_us + self.unit_us * q[1] + busy + self.part_us_per_gb * q[6])
+        return self.launch_us + self.unit_us * units + busy + self.part_us_per_gb * part
 
 
 class SharedTerms:
@@ -169,8 +171,8 @@ class SharedTerms:
         self.gflop = work * (of_tile / 1e9)
         self.part_gb = reads.readers * pieces * (of_part / 1e9)
 
-    def quantities(self, kept: NDArray[np.bool_] | None = None) -> Floats:
-        """[7] what the coefficients of `SharedCost` multiply, with only `kept` ranges shared."""
+    def quantities(self, kept: NDArray[np.bool_] | None = None) -> tuple[float, ...]:
+        """What each coefficient of `SharedCost` multiplies, with only `kept` ranges shared."""
         if kept is None or kept.all():
             reads, shared = self.reads, (self.slab_gb, self.gflop, self.part_gb)
         else:
@@ -178,7 +180,7 @@ class SharedTerms:
             shared = (self.slab_gb[kept], self.gflop[kept], self.part_gb[kept])
         slab, gflop, part = (float(term.sum()) for term in shared)
         own, distinct = self._gb * reads.own, self._gb * reads.own_distinct
-        return np.array([1.0, self._units, slab, gflop, own, distinct, part])
+        return 1.0, self._units, slab, gflop, own, distinct, part
 
     def worth_sharing(self, cost: SharedCost) -> NDArray[np.bool_]:
         """[segments] whether a range costs less read once than by each of its readers."""

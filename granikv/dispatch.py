@@ -249,14 +249,12 @@ class CostRule(DispatchRule):
         """µs by a sharing child, and which segments it keeps: all, or those worth it."""
         child = self.costs.shared[name]
         terms = child.terms(reads, self.geometry)
-        every = np.ones(reads.lengths.size, dtype=np.bool_)
-        options = [every]
         worth = terms.worth_sharing(child.cost)
-        if not worth.all():
-            options.append(worth)
-        predicted = [child.microseconds(terms, kept) for kept in options]
-        at = predicted.index(min(predicted))
-        return predicted[at], options[at]
+        every, predicted = np.ones_like(worth), child.microseconds(terms)
+        if worth.all():
+            return predicted, every
+        trimmed = child.microseconds(terms, worth)
+        return (trimmed, worth) if trimmed < predicted else (predicted, every)
 
 
 def _bucket(own: float) -> int:

@@ -68,7 +68,7 @@ def fit_shared(samples: Sequence[Sample], tile: Tile) -> SharedChild:
     rows = np.array([SharedTerms(s.reads, s.geometry, tile).quantities() for s in samples])
     fits = [(_roofline(rows, samples, overlapped), overlapped) for overlapped in (False, True)]
     (_, cost), overlapped = min(fits)
-    predicted = [cost.combined(row, overlapped) for row in rows]
+    predicted = [cost.combined(row, overlapped) for row in rows.tolist()]
     return SharedChild(cost, overlapped, tile, _residuals(predicted, samples))
 
 
@@ -90,7 +90,9 @@ def _roofline(
             binding[np.ix_(~by_bytes, columns)] = 0.0
             binding[by_bytes, _PRODUCTS] = 0.0
             cost = SharedCost(*_rounded(_solve(binding, samples)))
-            found.append((_loss([cost.combined(r, overlapped) for r in rows], samples), cost))
+            found.append(
+                (_loss([cost.combined(r, overlapped) for r in rows.tolist()], samples), cost)
+            )
             of_bytes = rows[:, columns] @ np.array(cost)[columns]
             larger = of_bytes >= cost.us_per_gflop * rows[:, _PRODUCTS]
             if (larger == by_bytes).all():

@@ -88,9 +88,9 @@ def test_a_dropped_range_is_read_by_each_of_its_readers() -> None:
 
 
 def test_the_prediction_is_the_sum_with_the_larger_of_bytes_and_products() -> None:
-    cost, quantities = SharedCost(1, 2, 3, 4, 5, 6, 7), np.array([1, 10, 2, 1, 10, 10, 10])
+    cost, quantities = SharedCost(1, 2, 3, 4, 5, 6, 7), (1, 10, 2, 1, 10, 10, 10)
     assert cost.combined(quantities, overlapped=False) == 1 + 20 + max(6, 4) + 50 + 60 + 70
-    quantities = np.array([1, 10, 2, 30, 10, 10, 10])
+    quantities = (1, 10, 2, 30, 10, 10, 10)
     assert cost.combined(quantities, overlapped=False) == 1 + 20 + max(6, 120) + 50 + 60 + 70
     assert cost.combined(quantities, overlapped=True) == 1 + 20 + max(6 + 50 + 60, 120) + 70
     reads = Reads.of(2, 10, [(100, 2)])
