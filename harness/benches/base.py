@@ -45,6 +45,10 @@ class Bench(ABC):
     def arguments(self, config: Mapping[str, Any]) -> list[str]:
         """The program's own, after `python -m module`."""
 
+    def counted(self, config: Mapping[str, Any]) -> list[str] | None:
+        """Arguments that run the asked launch alone, for hardware counters; None: not counted."""
+        return None
+
     def pick(self, report: Mapping[str, Any], workload: Mapping[str, Any]) -> Record:
         """The record of the launch that was asked for. Raises HarnessError when there is none."""
         asked = {name: workload[name] for name in IDENTIFYING}

@@ -12,11 +12,13 @@ from typing import Any
 from harness import benches
 from harness import hardware as machine
 from harness.benches.base import Bench
+from harness.counters import profiles
+from harness.errors import HarnessError
 from harness.files import identity
 from harness.servers.spec import ServerSpec
 from harness.store import SCHEMA_VERSION
 
-STORED = ("system", "model", "workload", "hardware", "repetition")
+STORED = ("system", "model", "workload", "hardware", "profile", "repetition")
 """What decides a benchmark: it has no load, no cache and no server."""
 
 
@@ -25,6 +27,7 @@ class BenchPlan:
     """One launch to measure.
 
     config: as stored. server: the program, grouped and kept alone on its device as servers are.
+    counted: the program's arguments where hardware counters are asked for.
     """
 
     id: str
@@ -32,6 +35,7 @@ class BenchPlan:
     root: Path
     bench: Bench
     server: ServerSpec
+    counted: list[str] | None
 
     @property
     def title(self) -> str:
@@ -55,17 +59,30 @@ def plan(config: Mapping[str, Any]) -> BenchPlan:
         device=machine.device_name(hardware),
         root=root,
     )
-    return BenchPlan(_identity(config, program), _stored(config), root, bench, program)
+    counted = _counted(config, bench)
+    stored = _stored(config)
+    return BenchPlan(_identity(stored, program), stored, root, bench, program, counted)
+
+
+def _counted(config: Mapping[str, Any], bench: Bench) -> list[str] | None:
+    kind = config["profile"]["kind"]
+    if kind == profiles.NONE:
+        return None
+    arguments = bench.counted(config) if kind == profiles.NCU else None
+    if arguments is None:
+        raise HarnessError(f"workload.bench={bench.name} has no profile.kind={kind}")
+    return arguments
 
 
 def _stored(config: Mapping[str, Any]) -> dict[str, Any]:
-    stored = {name: copy.deepcopy(config[name]) for name in STORED}
+    kept = profiles.kept(config)
+    stored = {name: copy.deepcopy(kept[name]) for name in STORED if name in kept}
     stored["model"].pop("path", None)
     return stored
 
 
-def _identity(config: Mapping[str, Any], program: ServerSpec) -> str:
-    parts: dict[str, Any] = {name: config[name] for name in ("system", "workload", "repetition")}
-    parts["model"] = {name: config["model"][name] for name in ("name", "tp")}
-    parts["hardware"] = {name: config["hardware"][name] for name in ("name", "device")}
+def _identity(stored: Mapping[str, Any], program: ServerSpec) -> str:
+    parts = {name: part for name, part in stored.items() if name not in ("model", "hardware")}
+    parts["model"] = {name: stored["model"][name] for name in ("name", "tp")}
+    parts["hardware"] = {name: stored["hardware"][name] for name in ("name", "device")}
     return identity(parts | {"program": program.hash, "schema": SCHEMA_VERSION})

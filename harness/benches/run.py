@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,15 +11,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from harness import environment, server, store
+from harness.benches import counted, program
 from harness.benches.plan import BenchPlan
+from harness.counters.trace import Profiled
 from harness.errors import HarnessError
 from harness.files import identity
-from harness.servers.spec import ServerSpec
 from harness.store import Cell
 
 logger = logging.getLogger(__name__)
 
-PROGRESS_S = 10.0
 _reports: dict[tuple[str, int], dict[str, Any]] = {}
 """What this process has run: one run of a program holds every launch of a table, so a sweep runs
 it once a repetition."""
@@ -51,6 +49,9 @@ def _attempt(plan: BenchPlan) -> Cell:
         found["record"] = plan.bench.pick(report, plan.config["workload"])
         numbers = plan.bench.numbers(found["record"])
         reasons = plan.bench.problems(found["record"])
+        counters = _counters(plan)
+        numbers |= counters.metrics
+        found |= {"profile": counters.record} if counters.record else {}
     except HarnessError as error:
         reasons = [str(error)]
     workload = plan.config["workload"]
@@ -90,48 +91,28 @@ def _spoken(numbers: Mapping[str, float]) -> str:
 
 def _report(plan: BenchPlan) -> dict[str, Any]:
     """The program's report, run alone on its device unless this process has it already."""
-    key = plan.server.hash, int(plan.config["repetition"])
+    spec, key = plan.server, (plan.server.hash, int(plan.config["repetition"]))
     if key not in _reports:
-        with server.alone(plan.server):
-            _reports[key] = _run(plan.server, plan.config["workload"]["timeout_s"])
+        command = [spec.python, "-m", spec.module, *spec.arguments]
+        timeout_s = plan.config["workload"]["timeout_s"]
+        with server.alone(spec):
+            out = program.run(spec.module, command, spec.environment, timeout_s)
+        _reports[key] = _parsed(spec.module, out)
     return _reports[key]
 
 
-def _run(program: ServerSpec, timeout_s: float) -> dict[str, Any]:
-    path = os.pathsep.join(p for p in (str(server.REPOSITORY), os.environ.get("PYTHONPATH")) if p)
-    process = subprocess.Popen(
-        [program.python, "-m", program.module, *program.arguments],
-        env={**os.environ, "PYTHONPATH": path, **program.environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        out, err = _finish(process, program.module, timeout_s)
-    finally:
-        process.kill()
-        process.wait()
-    if process.returncode:
-        last = (err.strip() or "it said nothing").splitlines()[-1]
-        raise HarnessError(f"{program.module} failed: {last}")
+def _parsed(name: str, out: str) -> dict[str, Any]:
     with suppress(ValueError):
         report = json.loads(out)
         if isinstance(report, dict):
             return report
-    raise HarnessError(f"{program.module} printed no JSON object")
+    raise HarnessError(f"{name} printed no JSON object")
 
 
-def _finish(process: subprocess.Popen[str], name: str, timeout_s: float) -> tuple[str, str]:
-    began = time.monotonic()
-    while True:
-        left = timeout_s - (time.monotonic() - began)
-        try:
-            return process.communicate(timeout=max(0.01, min(PROGRESS_S, left)))
-        except subprocess.TimeoutExpired:
-            passed = time.monotonic() - began
-            if passed >= timeout_s:
-                raise HarnessError(
-                    f"{name} was not done after {timeout_s:,.0f} s (workload.timeout_s)"
-                ) from None
-            logger.info("%s: still running after %.0f s", name, passed)
+def _counters(plan: BenchPlan) -> Profiled:
+    """Of the launch, where the configuration asks for them."""
+    if plan.counted is None:
+        return Profiled()
+    with server.alone(plan.server):
+        timeout_s = plan.config["workload"]["timeout_s"]
+        return counted.count(plan.server, plan.counted, plan.config["profile"], timeout_s)

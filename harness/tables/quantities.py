@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from harness.tables.entries import Entry, Kind, Measured, Printed
 from harness.tables.numbers import Number, Point, Source
+from harness.tables.printed import PaperSource
 from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table
 
@@ -46,8 +47,15 @@ class Quantities:
         return Table(self.number, self.title, columns, rows, self.notes)
 
     def _titles(self, source: Source) -> list[str]:
+        """The points a source has columns for: of the paper those of which it prints something."""
         titles = list(self.points)
+        if isinstance(source, PaperSource):
+            return [title for title in titles if self._prints(source, self.points[title])]
         return titles[:1] if isinstance(source, CellSource) and not source.cells else titles
+
+    def _prints(self, source: PaperSource, point: Point) -> bool:
+        entries = (quantity.number.entry(source, point) for quantity in self.rows)
+        return any(isinstance(entry, Printed) for entry in entries)
 
     def _row(self, quantity: Quantity, every: Sequence[Source]) -> dict[str, Entry]:
         entries: dict[str, Entry] = {"quantity": quantity.label}

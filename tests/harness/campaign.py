@@ -168,7 +168,7 @@ def _state(system: str, b: int) -> dict[str, Any] | None:
     }
 
 
-def kernel(layout: str, read: str, *, system: str = "kernel") -> MadeUpCell:
+def kernel(layout: str, read: str, *, system: str = "kernel", counted: bool = False) -> MadeUpCell:
     """A kernel cell at the headline shape: HOT takes 500 µs, paged 5,000; shared reads are 5 times
     as fast.
     """
@@ -202,7 +202,10 @@ def kernel(layout: str, read: str, *, system: str = "kernel") -> MadeUpCell:
         metrics |= {"dense_launches_in_15_s": 90.0, "dispatch_cpu_s": 0.5e-6, "step_wall_s": 0.04}
         metrics |= {"plan_changed_p99_s": 60e-6, "plan_unchanged_p99_s": 2e-6}
         metrics |= {"worklist_p99_s": 80e-6, "snapshot_p99_s": 20e-6}
-    return MadeUpCell(f"kernel-{system}-{layout}-{read}", config, metrics)
+    if counted:
+        config["profile"] = {"kind": "ncu"}
+    name = f"kernel-{system}-{layout}-{read}" + ("-counted" if counted else "")
+    return MadeUpCell(name, config, metrics)
 
 
 def campaign() -> list[MadeUpCell]:
@@ -224,6 +227,7 @@ def _cells() -> Iterator[MadeUpCell]:
     for layout in ("HOT", "paged"):
         for read in ("shared", "unshared"):
             yield kernel(layout, read)
+            yield kernel(layout, read, counted=True)
     yield kernel("HOT", "shared", system="granikv")
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,78 +12,12 @@ from harness import config, jobs, store
 from harness.analysis.cells import standing
 from harness.benches import run
 from harness.benches.dispatch import DispatchCost
-from harness.benches.kernels import PrefixKernels
 from harness.errors import HarnessError
 from harness.report.command import command
-from harness.store import Cell
 from harness.tables import registry
 from harness.tables.entries import Measured
 from harness.tables.sources import Sources
-
-WALL_US = {"HOT shared": 50.0, "HOT unshared": 400.0, "paged shared": 60.0, "paged unshared": 500.0}
-Measure = Callable[..., Cell]
-
-
-def record(launch: str, **changes: Any) -> dict[str, Any]:
-    layout, read = launch.split()
-    return {
-        "layout": layout,
-        "read": read,
-        "backend": "dense",
-        "rows": 256,
-        "prefix_length": 8192,
-        "q_heads": 32,
-        "kv_heads": 8,
-        "head_dim": 128,
-        "relative_error": 2e-3,
-        "kernel_wall_s": WALL_US[launch] * 1e-6,
-        "floor_flop_us": 43.5,
-    } | changes
-
-
-class Program:
-    """The program's directory: what it prints, and how often it ran."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.prints(record(launch) for launch in WALL_US)
-
-    def prints(self, records: Any) -> None:
-        report = {"bench": "kernels", "device": "made up", "records": list(records)}
-        (self.directory / "report.json").write_text(json.dumps(report))
-
-    @property
-    def runs(self) -> list[str]:
-        path = self.directory / "runs"
-        return path.read_text().splitlines() if path.exists() else []
-
-
-@pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
-    monkeypatch.setattr(run, "_reports", {})
-    monkeypatch.setattr(PrefixKernels, "module", "tests.harness.benches.program")
-    (tmp_path / "program").mkdir()
-    return Program(tmp_path / "program")
-
-
-@pytest.fixture
-def measure(program: Program, tmp_path: Path) -> Measure:
-    def one(launch: str = "HOT shared", *overrides: str, rerun: bool = False) -> Cell:
-        layout, read = launch.split()
-        values = config.compose_cell(
-            [
-                "experiment=table05",
-                "hardware=h200",
-                f"output={tmp_path}",
-                f"+engine.environment.PROGRAM={program.directory}",
-                f"workload.layout={layout}",
-                f"workload.read={read}",
-                *overrides,
-            ]
-        )
-        return jobs.measure(jobs.plan(values), rerun)
-
-    return one
+from tests.harness.benches.made_up import WALL_US, Measure, Program, record
 
 
 def test_one_run_a_repetition_measures_the_whole_table(measure: Measure, program: Program) -> None:

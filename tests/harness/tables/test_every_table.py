@@ -341,8 +341,11 @@ def test_table_23_by_hand() -> None:
 
 def test_table_23_reproduces_the_papers_derived_rows_from_its_measured_ones() -> None:
     cells = [
-        _with(kernel("HOT", "shared"), kernel_wall_s=455e-6, kernel_dram_bytes=36.7e6),
-        _with(kernel("paged", "unshared"), kernel_wall_s=7004e-6, kernel_dram_bytes=8.61e9),
+        _with(kernel(*launch, counted=True), kernel_wall_s=wall, kernel_dram_bytes=read)
+        for launch, wall, read in (
+            (("HOT", "shared"), 455e-6, 36.7e6),
+            (("paged", "unshared"), 7004e-6, 8.61e9),
+        )
     ]
     table = registry.builders()[23](Sources.of([], cells))
     ours, theirs = rows(table), rows(table, "paper")
@@ -352,7 +355,7 @@ def test_table_23_reproduces_the_papers_derived_rows_from_its_measured_ones() ->
         "Arithmetic intensity (FLOP/byte)": 0.5,
     }
     for (quantity, layout), line in ours.items():
-        if quantity in rounding:
+        if quantity in rounding and (quantity, layout) in theirs:
             printed = theirs[(quantity, layout)]["value"]
             assert line["value"] == pytest.approx(printed, abs=rounding[quantity])
 
