@@ -15,13 +15,17 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from harness import config as configuration
 from harness import hardware, server
+from harness.config import describe
 from harness.errors import HarnessError
 from harness.jobs import measure, plan
-from harness.servers import leases
+from harness.servers import gpus, leases
+from harness.sweeps import multirun
+from harness.sweeps.entry import refuse_shortage
+from harness.sweeps.multirun import SweepError
 
 
 class InvalidCellError(HarnessError):
@@ -30,26 +34,18 @@ class InvalidCellError(HarnessError):
 
 def run_cell(values: dict[str, Any]) -> None:
     """Measure the cell of a resolved configuration. Raises HarnessError unless it is valid."""
-    cell_plan = plan(values)
-    used_roots.add(cell_plan.root)
-    cell = measure(cell_plan, rerun=bool(values["rerun"]))
+    refuse_shortage(values)
+    with gpus.leased(values):
+        cell_plan = plan(values)
+        used_roots.add(cell_plan.root)
+        cell = measure(cell_plan, rerun=bool(values["rerun"]))
     if not cell.valid:
         more = f" (and {len(cell.reasons) - 1} more)" if len(cell.reasons) > 1 else ""
         raise InvalidCellError(f"cell {cell.id} is invalid: {cell.reasons[0]}{more}")
 
 
-def describe(error: BaseException) -> str:
-    """An error in one line; one that nobody foresaw with its type."""
-    text = configuration.first_line(error)
-    foreseen = isinstance(error, HarnessError | HydraException | OSError)
-    return text if foreseen else f"{type(error).__name__}: {text}"
-
-
-_MAIN_PROCESS = os.getpid()
 used_roots: set[Path] = set()
 """Results directories whose servers this process may have started."""
-failures: list[str] = []
-"""What went wrong in the jobs of this process, one line each."""
 
 
 @hydra.main(
@@ -59,13 +55,22 @@ def _job(config: DictConfig) -> None:
     try:
         run_cell(configuration.plain(config))
     except Exception as error:
-        text = describe(error)
         directory = Path(HydraConfig.get().runtime.output_dir)
         (directory / "traceback.txt").write_text(traceback.format_exc(), encoding="utf-8")
-        if os.getpid() != _MAIN_PROCESS:
-            raise HarnessError(text) from None
-        # A sweep goes on with its other cells; its exit status is decided at its end.
-        failures.append(text)
+        # A launcher may carry it to another process: the line is enough there.
+        raise HarnessError(describe(error)) from None
+
+
+def _cell_id(*, _root_: DictConfig) -> str:
+    """`${cell_id:}`: of the cell that a job measures, or the job's number where it cannot be."""
+    own = [key for key in _root_ if key not in configuration.NOT_A_CELLS]
+    try:
+        return plan(configuration.plain(OmegaConf.masked_copy(_root_, own))).id
+    except HarnessError:
+        return f"job-{_root_.hydra.job.num}"
+
+
+OmegaConf.register_new_resolver("cell_id", _cell_id, replace=True)
 
 
 @contextmanager
@@ -82,7 +87,7 @@ def servers_ended() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGTERM, previous)
         if session == leases.stamp(os.getpid()):
-            for root in sorted(used_roots):
+            for root in sorted(used_roots | multirun.used_roots):
                 server.release(root)
 
 
@@ -98,12 +103,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Hydra then raises instead of printing its own report and leaving.
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+    failures: list[str] = []
     try:
         sys.argv = [sys.argv[0], *with_hardware(given)]
         with servers_ended():
             _job()
+    except SweepError as error:
+        failures = error.failures
     except (HarnessError, HydraException, OSError) as error:
-        failures.append(describe(error))
+        failures = [describe(error)]
     except KeyboardInterrupt:
         print("error: interrupted; finished cells are kept", file=sys.stderr)
         return 130

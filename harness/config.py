@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
@@ -54,6 +55,13 @@ def first_line(error: BaseException) -> str:
     """The message of an error without the advice that follows it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line; one that nobody foresaw with its type."""
+    text = first_line(error)
+    foreseen = isinstance(error, HarnessError | HydraException | OSError)
+    return text if foreseen else f"{type(error).__name__}: {text}"
 
 
 def compose_cell(overrides: Sequence[str]) -> dict[str, Any]:
@@ -156,8 +164,13 @@ def _composing() -> Iterator[None]:
     """Hydra on conf/; what it raises becomes one line."""
     if not (DIRECTORY / f"{NAME}.yaml").is_file():
         raise HarnessError("conf/ is missing: run from a clone of the repository")
+    # A sweep composes its cells while the program's own Hydra is at work.
+    outer = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(DIRECTORY), version_base="1.3"):
             yield
     except (HydraException, OmegaConfBaseException) as error:
         raise HarnessError(f"configuration: {first_line(error)}") from None
+    finally:
+        GlobalHydra.instance().hydra = outer

@@ -11,3 +11,7 @@ class ServerError(HarnessError):
 
 class BuildError(HarnessError):
     """A model or a workload that cannot be made from its configuration."""
+
+
+class RefusalError(HarnessError):
+    """A cell that cannot run on this machine, where others can."""

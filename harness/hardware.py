@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import tempfile
@@ -39,6 +40,15 @@ def gpu_names() -> list[str]:
         return [name.decode() if isinstance(name, bytes) else str(name) for name in names]
     finally:
         pynvml.nvmlShutdown()
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return [str(index) for index in range(len(gpu_names()))]
+    names = [name.strip() for name in visible.split(",")]
+    return list(itertools.takewhile(lambda name: name not in ("", "-1"), names))
 
 
 def detect() -> str:

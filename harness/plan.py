@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from harness import hardware as machine
 from harness import load as loads
 from harness import systems
 from harness.counters import profiles
-from harness.errors import HarnessError
+from harness.errors import HarnessError, RefusalError
 from harness.files import identity
 from harness.load import Load
 from harness.models.resolve import Model, prepare
@@ -34,7 +36,7 @@ COMMON_ARGUMENTS = (
 
 # What a cell's identity leaves out: where things lie, how long to wait, what is printed.
 NOT_IDENTITY = {
-    "engine": ("python", "port", "start_timeout_s", "linger_s"),
+    "engine": ("python", "port", "start_timeout_s", "linger_s", "device_share"),
     "model": ("path", "title"),
     "system": ("title",),
 }
@@ -75,10 +77,10 @@ def plan(config: Mapping[str, Any]) -> CellPlan:
     hardware = machine.resolve(config["hardware"], root)
     system = systems.make(config["system"], config["storage"])
     if refusal := system.refusal(hardware):
-        raise HarnessError(refusal)
+        raise RefusalError(refusal)
     model = prepare(config["model"], root)
     load = loads.make(config["load"])
-    workload, arrivals = _workload(config, load)
+    workload, arrivals = _workload(config)
     server = _server(config, root, system, hardware, model)
     return CellPlan(
         id=_identity(config, system, model, workload),
@@ -93,16 +95,23 @@ def plan(config: Mapping[str, Any]) -> CellPlan:
     )
 
 
-def _workload(config: Mapping[str, Any], load: Load) -> tuple[Workload, Arrivals]:
+def _workload(config: Mapping[str, Any]) -> tuple[Workload, Arrivals]:
     model = config["model"]
     options = {
         **config["workload"],
         "vocab_size": model["vocab_size"],
         "context_length": model["context_length"],
     }
+    return _built(json.dumps([options, config["load"]], sort_keys=True))
+
+
+@functools.lru_cache(maxsize=1)
+def _built(choices: str) -> tuple[Workload, Arrivals]:
+    """Kept for the next cell, which often differs in its system or repetition alone."""
+    options, load = json.loads(choices)
     try:
         workload = build(options)
-        arrivals = load.arrivals(len(workload.openers), workload.recorded_s)
+        arrivals = loads.make(load).arrivals(len(workload.openers), workload.recorded_s)
         return with_arrivals(workload, arrivals), arrivals
     except WorkloadError as error:
         raise HarnessError(str(error)) from None
@@ -162,6 +171,7 @@ def _server(
         arguments=tuple(arguments),
         environment={str(k): str(v) for k, v in environment.items()},
         device=machine.device_name(config["hardware"]),
+        share=float(engine["device_share"]),
         root=root,
         wrapper=profiles.wrapper(config["profile"], root),
     )

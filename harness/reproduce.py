@@ -26,6 +26,7 @@ from rich.logging import RichHandler
 from harness import agreement, cli, figures, hardware, jobs, report, tables
 from harness import config as configuration
 from harness.errors import HarnessError
+from harness.servers import gpus
 from harness.store import Cell, load_cells
 from harness.sweeps.entry import Entry, Schedule, schedule
 from harness.sweeps.estimate import Estimator
@@ -77,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="NAME",
-        help="of conf/experiment/, first things first; one may carry overrides: 'table09 full=true'",
+        help="of conf/experiment/, by priority; with overrides of its own: 'table09 full=true'",
     )
     parser.add_argument("--minutes", type=float, help="start no cell that would end later")
     parser.add_argument(
@@ -129,23 +130,25 @@ def _measure(
         logger.info("left out: %s: %s", name, reason)
     elsewhere = {cell.id for root in options.besides for cell in load_cells(root) if cell.valid}
     wanted = [entry for entry in planned.entries if entry.id not in elsewhere]
-    entries = arrange(wanted, options.order)
+    apart = clock.minutes is not None
+    entries = arrange(wanted, options.order, apart)
     estimator = Estimator(_known([output, SHIPPED, *options.besides]))
     for name in ORDERS:
         chosen = " (chosen)" if name == options.order else ""
-        logger.info("%s%s: %s", name, chosen, estimator.forecast(arrange(wanted, name)))
+        logger.info("%s%s: %s", name, chosen, estimator.forecast(arrange(wanted, name, apart)))
     if options.dry_run:
         return []
     cells: list[Cell] = []
 
     def measure(entry: Entry) -> None:
-        cell = jobs.measure(jobs.plan(entry.values))
+        with gpus.leased(entry.values):
+            cell = jobs.measure(jobs.plan(entry.values), rerun=bool(entry.values["rerun"]))
         estimator.learn(cell)
         cells.append(cell)
 
     cli.used_roots.add(output)
     with cli.servers_ended():
-        left = run(entries, measure, estimator, clock, console)
+        left = run(entries, measure, estimator, clock, console, logger.info)
     logger.info("cells: %s", output / "runs")
     if left:
         rest = estimator.forecast(left)
@@ -158,7 +161,10 @@ def _planned(options: argparse.Namespace, overrides: Sequence[str], output: Path
     shared = [f"hardware={profile}", f"output={output}", *overrides]
     if options.repetitions is not None:
         shared.append(f"repetition={','.join(map(str, range(options.repetitions)))}")
-    return plan_all(profile, shared, options.experiments)
+    # An override after --experiments is none of them.
+    names = [name for name in options.experiments if "=" not in name.split()[0]]
+    shared += [name for name in options.experiments if name not in names]
+    return plan_all(profile, shared, names)
 
 
 def plan_all(profile: str, overrides: Sequence[str], experiments: Sequence[str] = ()) -> Schedule:

@@ -213,13 +213,29 @@ def _prepared(spec: ServerSpec) -> Path:
 
 
 def _stop_others(spec: ServerSpec) -> None:
-    ending = []
+    """End what shares the device's memory with this server, the oldest first, until it fits."""
+    others = []
     for directory in _directories(spec.root):
         state = _state(directory)
-        if state and state["device"] == spec.device and directory != spec.directory:
-            _signal(state["keeper"])
-            ending.append(state["keeper"])
+        if state and directory != spec.directory and _overlap(state["device"], spec.device):
+            others.append((directory.stat().st_mtime, state["share"], state["keeper"]))
+    room, ending = 1.0 - spec.share, []
+    for _, share, keeper in sorted(others, reverse=True):
+        room -= share
+        if room < 0:
+            _signal(keeper)
+            ending.append(keeper)
     _await_end(ending)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether two devices, such as `cuda-0-1` and `cuda-1`, have a GPU in common."""
+    kind, _, names = one.partition("-")
+    other_kind, _, other_names = other.partition("-")
+    if kind != other_kind:
+        return False
+    mine, theirs = set(names.split("-")), set(other_names.split("-"))
+    return "all" in mine | theirs or bool(mine & theirs)
 
 
 def _signal(mark: str) -> None:
@@ -275,6 +291,7 @@ def _launch(spec: ServerSpec, options: StartOptions, port: int) -> Path:
         "port": port,
         "log": name,
         "device": spec.device,
+        "share": spec.share,
         "linger_s": options.linger_s,
     }
     write_json(spec.directory / "launch.json", launch)

@@ -68,6 +68,7 @@ class Keeper:
             "port": self.launch["port"],
             "log": self.launch["log"],
             "device": self.launch["device"],
+            "share": self.launch["share"],
             "linger_s": self.launch["linger_s"],
         }
         write_json(self.directory / "server.json", state)

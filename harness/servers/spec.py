@@ -15,7 +15,8 @@ class ServerSpec:
     title: for messages. arguments: after `python -m module`, without host and port. device: name of
     the lock that lets one server at a time be measured. root: the results directory; paths below it
     do not count in the hash, so that a results directory can be moved. wrapper: what stands before
-    the command, such as a profiler.
+    the command, such as a profiler. share: of the device's memory; servers whose shares fit stay up
+    side by side.
     """
 
     title: str
@@ -26,6 +27,7 @@ class ServerSpec:
     device: str
     root: Path
     wrapper: tuple[str, ...] = ()
+    share: float = 1.0
 
     @property
     def hash(self) -> str:

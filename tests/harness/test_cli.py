@@ -97,7 +97,7 @@ def test_a_sweep_keeps_what_it_measured_when_one_cell_fails(tmp_path: Path) -> N
     assert cells[1].id in line
     assert "Traceback" not in done.stderr
     tracebacks = list((tmp_path / "logs").rglob("traceback.txt"))
-    assert [path.parent.name for path in tracebacks] == ["1"]
+    assert [path.parent.name for path in tracebacks] == [cells[1].id]
     assert "Traceback" in tracebacks[0].read_text()
     assert "Traceback" in (cells[1].directory / "traceback.txt").read_text()
     assert not servers_left(tmp_path)
@@ -105,7 +105,7 @@ def test_a_sweep_keeps_what_it_measured_when_one_cell_fails(tmp_path: Path) -> N
     (tmp_path / "faults.json").write_text("{}")
     resumed = run(tmp_path, "-m", "repetition=0,1,2")
     assert resumed.returncode == 0
-    assert resumed.stderr.count("measured already") == 2
+    assert resumed.stderr.count(": measured already (") == 2
     assert all(cell.valid for cell in load_cells(tmp_path))
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from harness import reproduce
 from harness.store import load_cells
+from harness.sweeps.order import arrange
 from tests.harness.conftest import FAKE_MODULE
 from tests.harness.test_cli import servers_left
 
@@ -33,11 +34,39 @@ def arguments(root: Path, *more: str) -> list[str]:
 
 
 def test_cells_of_one_server_are_next_to_each_other(tmp_path: Path) -> None:
-    plans = reproduce.plan_all("cpu", ["hardware=cpu", f"output={tmp_path}"])
-    assert len({plan.id for plan in plans}) == len(plans) == 20
-    servers = [plan.server.hash for plan in plans]
+    planned = reproduce.plan_all("cpu", ["hardware=cpu", f"output={tmp_path}"])
+    assert len({entry.id for entry in planned.entries}) == len(planned.entries) == 20
+    servers = [entry.server for entry in arrange(planned.entries, "rotated")]
     changes = sum(a != b for a, b in itertools.pairwise(servers))
     assert changes == len(set(servers)) - 1 == 3
+
+
+def test_experiments_and_minutes_are_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Time for nothing: every cell is left, no server is started, and that is no failure."""
+    chosen = ["--experiments", "table21_cpu workload=multi_prefix_k4_cpu", "table03_cpu"]
+    limits = ["--minutes", "0.1", "--cells-only", "repetition=0,1"]
+    assert reproduce.main([*arguments(tmp_path), *chosen, *limits]) == 0
+    shown = capsys.readouterr().err
+    assert "by_server: 16 cells to measure, 0 measured already; 4 server starts" in shown
+    assert "rotated (chosen): 16 cells to measure, 0 measured already; 6 server starts" in shown
+    assert "left for another time, since the minutes are up: 16 cells to measure" in shown
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "servers").exists()
+
+
+def test_cells_that_are_elsewhere_are_not_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    one = ["--experiments", "table21_cpu", "--cells-only", "workload=multi_prefix_k4_cpu"]
+    assert reproduce.main([*arguments(there), *one, "system=granikv"]) == 0
+    assert len(load_cells(there)) == 1
+    capsys.readouterr()
+    besides = ["--besides", str(there), "--dry-run"]
+    assert reproduce.main([*arguments(here), *one, *besides]) == 0
+    assert "1 cells to measure" in capsys.readouterr().err
 
 
 def test_from_cells_to_tables_and_figures(
@@ -60,7 +89,7 @@ def test_from_cells_to_tables_and_figures(
     assert "[10/10]" in log.read_text()
 
     assert reproduce.main(arguments(tmp_path)) == 0
-    assert capsys.readouterr().err.count("measured already") == 10
+    assert capsys.readouterr().err.count(": measured already (") == 10
 
 
 def test_an_invalid_cell_is_said_and_the_rest_goes_on(
