@@ -1,8 +1,10 @@
 """What planning adds to a decode step on the host: `python -m granikv.bench.plan_cost`.
 
-Rows hang below HOT prefixes as in a real tree. Three cases: nothing changed since the last step,
-one row was replaced (the composition changes every step), and a slab was moved under the planner
-(every layout is forgotten). Host time only; no device is touched. JSON on standard output, in µs.
+Rows hang below HOT prefixes as in a real tree. Four cases: nothing changed since the last step; one
+row was replaced by another of its class; by one of another class, so that the classes' sizes change
+too; and one was replaced after a slab moved in the tree. Each is timed as the plan alone, and with
+the metadata that the kernels read of it (the work list, as for 32/8 heads on an H200). Host time
+only; no device is touched. JSON on standard output, in µs.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from granikv.plan import Planner
+import numpy as np
+
+from granikv.attention.kernels import worklist
+from granikv.plan import DecodePlan, Planner
 from granikv.prefix_index import PrefixIndex
 
 
@@ -58,24 +63,51 @@ class Batch:
             self.index.place(parent, base + 128 * chunk)
         return parent
 
-    def unchanged(self) -> None:
+    def unchanged(self) -> DecodePlan:
         """The same rows as in the last step."""
-        self.planner.plan(list(self.nodes))
+        return self.planner.plan(list(self.nodes))
 
-    def one_row_replaced(self) -> None:
-        """One request left and another took its row."""
+    def one_row_replaced(self) -> DecodePlan:
+        """One request left and another of its class took its row."""
         at = self.step % len(self.nodes)
-        self.nodes[at] = _Node(self.prefixes[at % len(self.prefixes)], 50)
-        self.step += 1
-        self.planner.plan(self.nodes)
+        return self._replaced(at, at)
 
-    def slabs_changed(self) -> None:
+    def class_changed(self) -> DecodePlan:
+        """One request left and one of another class took its row."""
+        at = self.step % len(self.nodes)
+        return self._replaced(at, at + 1 + self.step // len(self.nodes))
+
+    def slabs_changed(self) -> DecodePlan:
         """A relocation or a split happened somewhere in the tree."""
         self.index.version += 1
-        self.one_row_replaced()
+        return self.one_row_replaced()
+
+    def _replaced(self, row: int, prefix: int) -> DecodePlan:
+        self.nodes[row] = _Node(self.prefixes[prefix % len(self.prefixes)], 50)
+        self.step += 1
+        return self.planner.plan(self.nodes)
 
 
-def measure(act: Callable[[], None], steps: int) -> dict[str, float]:
+class Metadata:
+    """The work list of the steps, written anew where the plan is another than the last."""
+
+    tiling = worklist.Tiling(8, 4, 128, 64, 132, 0)
+
+    def __init__(self, rows: int) -> None:
+        self.capacity = worklist.Capacity.for_rows(rows, self.tiling)
+        length = worklist.buffer_length(self.capacity, self.tiling)
+        buffer = np.zeros(length, dtype=np.int32)
+        self.arrays = worklist.split(buffer, self.capacity, self.tiling)
+        self.current: DecodePlan | None = None
+
+    def follow(self, plan: DecodePlan) -> None:
+        """Write what the kernels read of `plan`."""
+        if plan is not self.current:
+            worklist.fill(plan, self.tiling, self.capacity, self.arrays)
+            self.current = plan
+
+
+def measure(act: Callable[[], object], steps: int) -> dict[str, float]:
     """Host time of ``act`` in µs over ``steps`` calls: median, 99th percentile and minimum."""
     times = []
     for _ in range(steps):
@@ -90,15 +122,24 @@ def measure(act: Callable[[], None], steps: int) -> dict[str, float]:
     }
 
 
+def _both(change: Callable[[], DecodePlan], metadata: Metadata) -> Callable[[], None]:
+    return lambda: metadata.follow(change())
+
+
 def run(rows: int, steps: int) -> list[dict[str, Any]]:
     """One record for each shape of the tree and kind of change."""
     records: list[dict[str, Any]] = []
     for classes, chunks in ((1, 1), (4, 1), (16, 1), (64, 1), (1, 64)):
-        batch = Batch(rows, classes, chunks)
-        for change in (batch.unchanged, batch.one_row_replaced, batch.slabs_changed):
+        batch, metadata = Batch(rows, classes, chunks), Metadata(rows)
+        shape = {"rows": rows, "classes": classes, "chunks": chunks}
+        changes = [batch.unchanged, batch.one_row_replaced, batch.slabs_changed]
+        if classes > 1:
+            changes.insert(2, batch.class_changed)
+        for change in changes:
             change()
-            shape = {"rows": rows, "classes": classes, "chunks": chunks}
             records.append({**shape, "case": change.__name__, **measure(change, steps)})
+            timed = measure(_both(change, metadata), steps)
+            records.append({**shape, "case": f"{change.__name__}, with metadata", **timed})
     return records
 
 

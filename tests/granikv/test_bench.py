@@ -12,12 +12,9 @@ from granikv.bench import plan_cost
 def test_every_case_is_measured_on_the_shape_it_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan_cost.main(["--rows", "12", "--steps", "3"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert len(report["records"]) == 15
-    assert {r["case"] for r in report["records"]} == {
-        "unchanged",
-        "one_row_replaced",
-        "slabs_changed",
-    }
+    cases = {"unchanged", "one_row_replaced", "class_changed", "slabs_changed"}
+    assert {r["case"].removesuffix(", with metadata") for r in report["records"]} == cases
+    assert len(report["records"]) == 2 * (2 * 3 + 3 * 4)
     assert all(0 < r["min_us"] <= r["p50_us"] <= r["p99_us"] for r in report["records"])
 
 
@@ -35,3 +32,21 @@ def test_the_batch_is_the_one_described() -> None:
 def test_a_wrong_size_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan_cost.main(["--rows", "0"]) == 2
     assert "at least 1" in capsys.readouterr().err
+
+
+def test_a_row_of_another_class_changes_the_sizes() -> None:
+    batch = plan_cost.Batch(rows=12, classes=4, chunks=1)
+    batch.one_row_replaced()
+    assert [len(s.rows) for s in batch.unchanged().segments] == [3, 3, 3, 3]
+    assert [len(s.rows) for s in batch.class_changed().segments] == [3, 2, 4, 3]
+
+
+def test_metadata_is_written_for_a_new_plan_only() -> None:
+    batch, metadata = plan_cost.Batch(rows=12, classes=4, chunks=1), plan_cost.Metadata(12)
+    metadata.follow(batch.unchanged())
+    assert metadata.arrays.covered[:12].tolist() == [128] * 12
+    metadata.arrays.covered[:] = -1
+    metadata.follow(batch.unchanged())
+    assert metadata.arrays.covered[0] == -1
+    metadata.follow(batch.one_row_replaced())
+    assert metadata.arrays.covered[:12].tolist() == [128] * 12
