@@ -12,7 +12,7 @@ from workloads.streams import Stream, StreamName
 
 
 def build(options: Options, tokenize: Tokenize | None) -> Workload:
-    """`sessions` dialogues of `turns` requests each behind `prefix_length` shared tokens.
+    """`requests` in dialogues of `turns` each (the last may be shorter) behind one shared prefix.
 
     A turn's prompt is the former turn's, an answer of `output_tokens` tokens and a new message of
     `message_min` to `message_max` tokens (a user's, or a tool's result). It is asked once the
@@ -23,7 +23,8 @@ def build(options: Options, tokenize: Tokenize | None) -> Workload:
     and what it generated itself is not asked again. All token ids are generated.
     """
     basics = Basics.of(options)
-    sessions, turns = options.integer("sessions", 64), options.integer("turns", 8)
+    count, turns = options.integer("requests", 512), options.integer("turns", 8)
+    sessions = -(-count // turns)
     prefix_length = options.integer("prefix_length")
     smallest = options.integer("message_min", 32)
     largest = options.integer("message_max", smallest)
@@ -44,8 +45,8 @@ def build(options: Options, tokenize: Tokenize | None) -> Workload:
     waits = -think_s * np.log1p(-Stream(basics.seed, StreamName.THINK_TIMES).unit(drawn.size))
     requests = []
     for session, parts in enumerate(contents.messages(lengths, basics.vocab_size, basics.seed)):
-        for turn in range(turns):
-            index = session * turns + turn
+        for index in range(session * turns, min(count, (session + 1) * turns)):
+            turn = index % turns
             requests.append(
                 Request(
                     index=index,

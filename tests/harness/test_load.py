@@ -181,7 +181,7 @@ def test_the_cap_queues_and_the_schedule_shows_it() -> None:
     assert metrics.send_lag_ms(log).max() < 100
 
 
-def test_a_stall_shows_in_latency_and_not_as_a_lower_rate() -> None:
+def test_an_open_loop_keeps_its_rate_whatever_the_server_does() -> None:
     """The server stalls 1 s on every request; an open loop keeps its rate."""
     log = offer({"kind": "open", "rate": 100.0, "seed": 3}, 60, ttft_s=1.0)
     sent = log["sent_s"].to_numpy()
@@ -221,7 +221,8 @@ def test_known_delays_are_measured() -> None:
 def test_a_closed_loop_is_due_when_a_client_is_free() -> None:
     log = offer({"kind": "closed", "permits": 2}, 8, tpot_s=0.01)
     assert (log["scheduled_s"] == log["permitted_s"]).all()
-    assert metrics.ttft_scheduled_s(log).max() < 0.1
+    assert list(log["scheduled_s"]) == sorted(log["scheduled_s"])
+    assert (log["scheduled_s"] > 0).sum() == 6  # all but the two that found a permit
 
 
 def test_a_burst_is_sent_at_once() -> None:
@@ -305,7 +306,7 @@ def test_a_bad_number_of_workers_is_refused(workers: int) -> None:
 
 AGENTS = {
     "kind": "agents",
-    "sessions": 3,
+    "requests": 9,
     "turns": 3,
     "prefix_length": 16,
     "message_min": 4,
@@ -335,7 +336,9 @@ def test_a_dialogue_waits_for_its_answers_and_thinks(permits: int | None) -> Non
 
 def test_a_dialogue_goes_on_while_others_have_long_ended() -> None:
     """The drain limit counts from the last request sent, not from the last that opened."""
-    due = with_arrivals(build({**AGENTS, "turns": 6}), load.make({"kind": "burst"}).arrivals(3))
+    due = with_arrivals(
+        build({**AGENTS, "requests": 18, "turns": 6}), load.make({"kind": "burst"}).arrivals(3)
+    )
     with fake_url() as url:
         outcome = drive(url, due.requests, Options(None, False, 30, 0.6), lambda: True)
     assert outcome.requests["ok"].all()

@@ -18,7 +18,7 @@ def agents(**changes: Any) -> Workload:
     return build(
         {
             "kind": "agents",
-            "sessions": 3,
+            "requests": 12,
             "turns": 4,
             "prefix_length": PREFIX,
             "message_min": 2,
@@ -65,9 +65,16 @@ def test_the_hash_follows_order_and_think_times() -> None:
 
 
 def test_think_times_have_their_mean() -> None:
-    waits = [r.think_s for r in agents(sessions=200).requests if r.after is not None]
+    waits = [r.think_s for r in agents(requests=800).requests if r.after is not None]
     assert np.mean(waits) == pytest.approx(0.5, rel=0.15)
     assert not any(r.think_s for r in agents(think_s=0).requests)
+
+
+def test_the_last_session_may_be_shorter() -> None:
+    cut, whole = agents(requests=10), agents()
+    assert len(cut.requests) == 10
+    assert [r.after for r in cut.requests] == [r.after for r in whole.requests[:10]]
+    assert np.array_equal(cut.requests[-1].input_ids, whole.requests[9].input_ids)
 
 
 def test_arrivals_are_those_of_sessions() -> None:

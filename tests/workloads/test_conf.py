@@ -30,7 +30,7 @@ KEYS = {
 OWN_KEYS = {
     "trace": {"trace", "trace_file", "block_tokens", "skip", "requests", "max_prompt"},
     "agents": {
-        "sessions",
+        "requests",
         "turns",
         "prefix_length",
         "message_min",
