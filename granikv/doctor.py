@@ -13,9 +13,11 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import NamedTuple
 
 from granikv.engine.refusals import SGLANG_VERSION
+from granikv.hardware import find_profile, load_profile, shipped_profiles
 
 _MEMORY_GIB = 4
 _DISK_GIB = 5
+_CALIBRATE = "run `make calibrate` here, and give the file it writes to --granikv-hardware"
 
 
 class Finding(NamedTuple):
@@ -36,6 +38,7 @@ def findings() -> list[Finding]:
         _plugin(),
         _stand_ins(),
         _gpu(),
+        _dispatch(),
         _memory(),
         _disk(),
         _tool("nsys", "kernel timelines come from the engine's own profiler instead"),
@@ -132,6 +135,26 @@ def _gpu() -> Finding:
     except Exception as error:
         text = str(error) or type(error).__name__
         return Finding("GPU", f"none ({text})", "performance needs one; the CPU serves for checks")
+
+
+def _dispatch() -> Finding:
+    """What `--granikv-backend auto` would go by on this machine's own profile."""
+    gpu = _gpu()
+    title = gpu.found.partition(" x ")[2]
+    profiles = [load_profile(path) for path in shipped_profiles().values()]
+    if gpu.remedy:
+        own = find_profile("cpu")
+    else:
+        matching = [p for p in profiles if p.device == "cuda" and title.startswith(p.title)]
+        if not matching:
+            return Finding("dispatch", f"no profile of {title}", _CALIBRATE)
+        own = matching[0]
+    if own.cost is not None:
+        return Finding("dispatch", f"profile {own.name}: cost model", "")
+    if own.m_sat is not None:
+        found = f"profile {own.name}: the paper's rule, M_sat {own.m_sat}"
+        return Finding("dispatch", found, "" if own.device == "cpu" else _CALIBRATE)
+    return Finding("dispatch", f"profile {own.name} is not calibrated", _CALIBRATE)
 
 
 def _memory() -> Finding:

@@ -74,6 +74,24 @@ def test_the_doctor_finds_no_engine(
     assert cli.main(["doctor"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("gpu", "found", "calibrate"),
+    [
+        (None, "profile cpu: the paper's rule, M_sat 8", False),
+        ("1 x NVIDIA A100-SXM4-40GB", "profile a100_40gb: the paper's rule, M_sat 1024", True),
+        ("2 x NVIDIA Q900", "no profile of NVIDIA Q900", True),
+    ],
+)
+def test_the_doctor_says_what_dispatch_goes_by(
+    monkeypatch: pytest.MonkeyPatch, gpu: str | None, found: str, calibrate: bool
+) -> None:
+    seen = doctor.Finding("GPU", gpu or "none", "" if gpu else "one is needed")
+    monkeypatch.setattr(doctor, "_gpu", lambda: seen)
+    (finding,) = [f for f in doctor.findings() if f.name == "dispatch"]
+    assert finding.found == found
+    assert ("make calibrate" in finding.remedy) is calibrate
+
+
 class _Pins(BaseHTTPRequestHandler):
     """A server that answers as `granikv.engine.pin_routes` does."""
 
