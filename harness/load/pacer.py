@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from harness.load.streams import allow_many_files
+
 BACKLOG = 4096
 _HEAD_END = b"\r\n\r\n"
 _ASKED = re.compile(rb'"max_new_tokens":\s*(\d+)')
@@ -151,6 +153,7 @@ async def serve(announce: Callable[[int], None]) -> None:
 
 def main() -> None:
     """Serve until killed."""
+    allow_many_files()
     asyncio.run(serve(lambda port: print(port, flush=True)))
 
 

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from harness.client import Client, now
 from harness.errors import HarnessError
-from harness.load.streams import Streams
+from harness.load.streams import Streams, allow_many_files
 
 STREAMS_PER_WORKER = 64
 """Fewer streams a process: less time to read all of them when they come at once, as they do."""
@@ -94,6 +94,7 @@ class Here(Senders):
         self._streams = Streams(Client(job.url, job.timeout_s), job.bodies)
 
     async def start(self) -> None:
+        allow_many_files()
         self._heart = asyncio.create_task(self._streams.beat())
 
     async def send(self, index: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,3 +86,10 @@ def undisturbed() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+def allow_many_files() -> None:
+    """Lift this process's limit on open files as far as it may: each stream is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

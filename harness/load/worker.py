@@ -13,7 +13,7 @@ import sys
 
 from harness.client import Client, now
 from harness.load.senders import NOTICE, ORDER, READY, STOP, Job, Results
-from harness.load.streams import Streams, undisturbed
+from harness.load.streams import Streams, allow_many_files, undisturbed
 
 
 async def work(job: Job, orders: socket.socket) -> Results:
@@ -45,6 +45,7 @@ async def work(job: Job, orders: socket.socket) -> Results:
 
 def main() -> None:
     """The process."""
+    allow_many_files()
     job: Job = pickle.load(sys.stdin.buffer)
     with socket.socket(fileno=int(sys.argv[1])) as orders:
         orders.setblocking(False)

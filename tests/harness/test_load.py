@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -342,3 +344,15 @@ def test_a_dialogue_goes_on_while_others_have_long_ended() -> None:
     with fake_url() as url:
         outcome = drive(url, due.requests, Options(None, False, 30, 0.6), lambda: True)
     assert outcome.requests["ok"].all()
+
+
+def test_more_streams_than_the_shell_s_limit_of_open_files() -> None:
+    """Sockets above the soft limit that this process was started with."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 60, hard))
+    try:
+        log = offer({"kind": "burst"}, 60, ttft_s=0.5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert log["sent_s"].max() < log["first_token_s"].min()  # all were open at once
