@@ -51,6 +51,7 @@ def _attempt(plan: BenchPlan) -> Cell:
         reasons = plan.bench.problems(found["record"])
         counters = _counters(plan)
         numbers |= counters.metrics
+        reasons += counters.reasons
         found |= {"profile": counters.record} if counters.record else {}
     except HarnessError as error:
         reasons = [str(error)]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.counters import chips
-from harness.counters.trace import ReportError
+from harness.counters.trace import NoKernelError, ReportError
 
 TOOL = "ncu"
 QUERY_TIMEOUT_S = 120.0
@@ -92,11 +92,12 @@ def available(chip: str) -> frozenset[str]:
 
 
 def read(report: Path) -> list[Launch]:
-    """Every launch of a report, through the package ncu-report or, without it, through ncu."""
+    """Every launch of a report, through the package ncu-report or, without it, through ncu.
+
+    Raises NoKernelError where there is no report, ReportError where it is of no use.
+    """
     if not report.is_file():
-        raise ReportError(
-            f"ncu wrote no {report.name}: no kernel fitted, or counters are forbidden"
-        )
+        raise NoKernelError("ncu wrote no report: no kernel fits, or the driver forbids counting")
     try:
         import ncu_report
     except ImportError:

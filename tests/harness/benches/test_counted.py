@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.benches import counted
+from harness.counters.ncu import CACHES
 from harness.errors import HarnessError
 from harness.tables import registry
 from harness.tables.entries import Measured
@@ -46,6 +47,7 @@ else:
     pathlib.Path(report).write_text("counted")
     raise SystemExit(subprocess.call([sys.executable, *arguments[program + 1 :]]))
 """
+REAL_CAPABILITY = counted.capability
 COUNTED = ("profile.kind=ncu", "profile.cache=all")
 
 
@@ -104,13 +106,46 @@ def test_without_the_tool_the_cell_says_so_and_keeps_its_times(
     assert cell.record["bench"]["profile"]["missing"] == "ncu is not installed"
 
 
-def test_a_counter_that_the_chip_lacks_is_said_and_is_no_zero(
+def test_a_counter_that_the_chip_lacks_is_an_error_and_no_zero(
     measure: Measure, program: Program, tool: Path
 ) -> None:
     (tool / "query").write_text(QUERY)
     cell = measure("HOT shared", *COUNTED)
-    assert "gh100 has no metric" in cell.record["bench"]["profile"]["missing"]
+    (reason,) = cell.reasons
+    assert "gh100 has no metric" in reason
     assert "kernel_tensor_active_pct" not in cell.metrics
+
+
+def test_a_counter_that_comes_back_as_na_is_an_error_and_no_zero(
+    measure: Measure, program: Program, tool: Path
+) -> None:
+    """Failure kind 34: what this chip does not count is n/a, and must not be read as 0."""
+    (tool / "page").write_text(PAGE.replace("61.5", "n/a"))
+    cell = measure("HOT shared", *COUNTED)
+    (reason,) = cell.reasons
+    assert f"{TENSOR}.avg.pct_of_peak_sustained_active is n/a" in reason
+    assert not any(name.startswith("kernel_tensor") for name in cell.metrics)
+
+
+def test_the_conditions_of_counting_are_stored_with_the_counters(
+    measure: Measure, program: Program, tool: Path
+) -> None:
+    """Failure kind 35: without being told, ncu locks the clocks and flushes the caches."""
+    stored = [measure("HOT shared", "profile.kind=ncu", f"profile.cache={c}") for c in CACHES]
+    assert [cell.config["profile"]["cache"] for cell in stored] == list(CACHES)
+    assert {cell.config["profile"]["clocks"] for cell in stored} == {"none"}
+    assert "--clock-control=none" in (tool / "asked").read_text()
+    assert len({cell.id for cell in stored}) == len(CACHES)
+
+
+def test_without_a_gpu_the_cell_says_so_and_keeps_its_times(
+    measure: Measure, program: Program, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counted, "capability", REAL_CAPABILITY)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    cell = measure("HOT shared", *COUNTED)
+    assert cell.valid
+    assert "there is no GPU to count on" in cell.record["bench"]["profile"]["missing"]
 
 
 def test_a_profiler_of_servers_is_refused(measure: Measure, program: Program) -> None:

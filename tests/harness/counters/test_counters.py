@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.counters import chips, ncu
-from harness.counters.trace import ReportError
+from harness.counters.trace import NoKernelError, ReportError
 from tests.harness.counters.counted import GMMA, GOOD, HEADER, OTHER, QUERY, TENSOR, page
 
 
@@ -152,5 +152,5 @@ def test_a_metric_without_a_value_is_an_error_there_too() -> None:
 
 
 def test_no_report_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match="counters are forbidden"):
+    with pytest.raises(NoKernelError, match="the driver forbids counting"):
         ncu.read(tmp_path / "absent.ncu-rep")
