@@ -17,6 +17,7 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -206,11 +207,10 @@ class _Worker:
 
     async def _order(self, index: int) -> None:
         # One at a time: the loop keeps a single waiter for a socket whose buffer is full.
+        # A broken socket is a dead worker, which `check` reports.
         async with self._ordering:
-            try:
+            with suppress(OSError):
                 await asyncio.get_running_loop().sock_sendall(self._socket, ORDER.pack(index))
-            except OSError:
-                raise self._failure("died") from None
 
     def _take_notice(self) -> None:
         while True:
