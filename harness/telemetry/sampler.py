@@ -79,7 +79,11 @@ class Sampler:
 
 
 def _gpus(order: Mapping[str, Any]) -> Source:
-    return Gpus(importlib.import_module(order["module"]), order["names"], order["hz"])
+    try:
+        nvml = importlib.import_module(order["module"])
+    except ImportError:
+        raise SourceError(f"telemetry.nvml_module={order['module']} cannot be imported") from None
+    return Gpus(nvml, order["names"], order["hz"])
 
 
 SOURCES: dict[str, tuple[str, Callable[[Mapping[str, Any]], Source]]] = {

@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,8 +111,10 @@ def _spawn(told: Mapping[str, Any]) -> subprocess.Popen[str]:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(json.dumps(told) + "\n")
-    process.stdin.flush()
+    # One that has died already is noticed when it is asked for its samples.
+    with suppress(BrokenPipeError):
+        process.stdin.write(json.dumps(told) + "\n")
+        process.stdin.flush()
     if select.select([process.stdout], [], [], READY_TIMEOUT_S)[0]:
         process.stdout.readline()
     return process

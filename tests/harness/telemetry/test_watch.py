@@ -95,6 +95,23 @@ def test_without_a_driver_the_recording_says_so() -> None:
     assert "gpu" in watch.recording.missing
 
 
+def test_without_the_package_the_recording_says_so() -> None:
+    with watching({**GPU_ONLY, "nvml_module": "no_such_module"}, target()) as watch:
+        pass
+    assert watch.recording.missing == {
+        "gpu": "telemetry.nvml_module=no_such_module cannot be imported"
+    }
+
+
+def test_a_sampling_process_that_cannot_start_costs_its_samples_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with watching(GPU_ONLY, target()) as watch:
+        pass
+    assert watch.recording.missing == FAILED
+
+
 def test_a_sampling_process_that_dies_costs_its_samples_alone() -> None:
     watch = Watch(GPU_ONLY, target())
     assert watch._process is not None
