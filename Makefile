@@ -4,6 +4,7 @@
 #   ENGINE=cpu|gpu      engine to install; left out, a GPU decides
 #   MODEL=DIR           model to serve; left out, a tiny one is made
 #   PROFILE=NAME        what `make calibrate` calls its hardware profile
+#   A=DIR B=DIR         results that `make compare` sets side by side
 #   ARGS="..."          handed on to the program behind the target
 
 PYTHON ?= python3
@@ -12,14 +13,18 @@ MODEL ?=
 PROFILE ?= local
 ARGS ?=
 WORKERS ?= 2
+A ?= results.before
+B ?= results
 
 SETUP = $(PYTHON) -m granikv.install
 BIN = .venv/bin
 ON_CPU = grep -qs "on the CPU" .venv/.granikv-setup/verify.json
 TINY_MODEL = results/models/tiny
+# Every table's own experiment, in the tables' order; on the CPU those that are scaled down.
+OF_TABLES = $(sort $(basename $(notdir $(wildcard conf/experiment/table[0-9][0-9]$(1).yaml))))
 
 .DEFAULT_GOAL := help
-.PHONY: setup test check reproduce figures verify calibrate serve lint gpu-dry-run clean help
+.PHONY: setup test check smoke reproduce reproduce-full compare figures verify calibrate serve lint gpu-dry-run clean help
 
 setup: ## install everything into .venv: harness, linters, tests and the engine for this machine
 	@$(SETUP) --engine $(ENGINE)
@@ -32,9 +37,24 @@ check: ## the fast tests, without torch and the engine
 	@$(SETUP) --engine none
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/engine $(ARGS)
 
+smoke: ## the headline points once, at most 15 minutes on one GPU, then every table and figure
+	@$(SETUP) --engine $(ENGINE) --no-dev
+	@if $(ON_CPU); then names=smoke_cpu; else names=smoke; fi; \
+	$(BIN)/python -m harness.reproduce --experiments $$names $(ARGS)
+
 reproduce: ## run the experiments on this machine, then every table and figure
 	@$(SETUP) --engine $(ENGINE) --no-dev
 	$(BIN)/python -m harness.reproduce $(ARGS)
+
+reproduce-full: ## every experiment that this machine can run; says first how long it will take
+	@$(SETUP) --engine $(ENGINE) --no-dev
+	@if $(ON_CPU); then names="$(call OF_TABLES,_cpu)"; \
+	else names="$(call OF_TABLES,) negative_control"; fi; \
+	$(BIN)/python -m harness.reproduce --experiments $$names $(ARGS)
+
+compare: ## what changed from the results in A to those in B; fails when something got worse
+	@$(SETUP) --engine none --no-dev
+	$(BIN)/python -m harness compare $(A) $(B) $(ARGS)
 
 figures: ## every table and figure from the cells at hand; needs neither torch nor the engine
 	@$(SETUP) --engine none --no-dev
@@ -71,4 +91,4 @@ clean: ## remove .venv, caches and build outputs; measured cells in results/ sta
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -9,7 +9,7 @@ import pytest
 from tests.project.paths import ROOT
 
 SETTING_UP = ["setup", "test", "check", "reproduce", "figures", "verify", "calibrate", "serve"]
-SETTING_UP += ["lint", "gpu-dry-run"]
+SETTING_UP += ["lint", "gpu-dry-run", "smoke", "reproduce-full", "compare"]
 TARGETS = [*SETTING_UP, "clean", "help"]
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -33,7 +33,7 @@ def test_help_is_the_default_and_lists_every_target() -> None:
     assert sorted(listed) == sorted(TARGETS)
 
 
-@pytest.mark.parametrize("target", ["figures", "check", "verify"])
+@pytest.mark.parametrize("target", ["figures", "check", "verify", "compare"])
 def test_a_target_without_engine_asks_for_none(target: str) -> None:
     engines = re.findall(r"--engine (\S+)", make("-n", target))
     assert set(engines) == {"none"}
@@ -50,6 +50,15 @@ def test_serve_makes_a_model_only_when_none_is_given() -> None:
     given = make("-n", "serve", "MODEL=/models/mine")
     assert "tiny_llama" not in given
     assert "--model /models/mine" in given
+
+
+def test_the_full_run_has_every_table_s_experiment() -> None:
+    shown = make("-n", "reproduce-full")
+    on_cpu, on_gpu = re.findall(r'names="([^"]*)"', shown)
+    of_tables = {path.stem for path in (ROOT / "conf" / "experiment").glob("table*.yaml")}
+    assert {*on_cpu.split(), *on_gpu.split()} == {*of_tables, "negative_control"}
+    assert all(name.endswith("_cpu") for name in on_cpu.split())
+    assert on_gpu.split()[:-1] == sorted(on_gpu.split()[:-1])
 
 
 def test_ci_runs_the_readme_test_command() -> None:
