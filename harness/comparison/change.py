@@ -95,5 +95,5 @@ def _kind(ratio: Estimate, direction: Better | None, tolerance: float) -> Kind:
 
 def _note(ratio: Estimate, single: bool) -> str:
     if single:
-        return f"one run: judged at {UNSTEADY:.0%}"
+        return f"one run: ±{UNSTEADY:.0%}"
     return f"runs deviate by {ratio.deviation:.0%}" if ratio.unsteady else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import pandas as pd
 from rich.box import SIMPLE
@@ -23,6 +24,9 @@ COLOURS = {
     Kind.SAME: "dim",
     Kind.UNKNOWN: "yellow",
 }
+WIDTHS = {"Metric": 22, "A": 22, "B": 22, "B / A": 22, "Change": 14, "Note": 16}
+"""Columns of the tables with their least widths, so that those of all experiments align."""
+
 COLUMNS = (
     *("experiment", "metric", "change"),
     *("a", "a_low", "a_high", "a_runs", "b", "b_low", "b_high", "b_runs"),
@@ -35,7 +39,9 @@ FUNCTIONAL = (
 
 def show(match: Match, changes: Sequence[Change], console: Console, everything: bool) -> None:
     """Print what changed; with `everything` also what stayed the same."""
-    console.print(_table([one for one in changes if everything or _worth_showing(one)]))
+    shown = [one for one in changes if everything or _worth_showing(one)]
+    for title, members in groupby(shown, key=lambda one: one.title):
+        console.print(_table(title, list(members)))
     for line in differences(match.pairs):
         console.print(Text(line))
     for side, titles in (("A", match.only_a), ("B", match.only_b)):
@@ -78,14 +84,12 @@ def summary(changes: Sequence[Change]) -> str:
     return ", ".join(f"{count[kind]:,} {kind.value}" for kind in Kind)
 
 
-def _table(changes: Sequence[Change]) -> Table:
-    table = Table(box=SIMPLE)
-    for heading in ("Experiment", "Metric", "A", "B", "B / A", "Change", "Note"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "Metric")
-    before = ""
+def _table(title: str, changes: Sequence[Change]) -> Table:
+    table = Table(box=SIMPLE, title=Text(title, style="bold"), title_justify="left")
+    for heading, width in WIDTHS.items():
+        table.add_column(heading, min_width=width, no_wrap=heading == "Metric")
     for one in changes:
         table.add_row(
-            Text("" if one.title == before else one.title),
             Text(one.metric),
             _estimate(one.a),
             _estimate(one.b),
@@ -93,7 +97,6 @@ def _table(changes: Sequence[Change]) -> Table:
             Text(one.kind.value, style=COLOURS[one.kind]),
             Text(one.note),
         )
-        before = one.title
     return table
 
 

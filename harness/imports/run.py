@@ -54,9 +54,14 @@ def optional(result: Mapping[str, Any], key: str) -> float:
 def percentiles(
     result: Mapping[str, Any], theirs: str, ours: str, unit: str, scale: float
 ) -> dict[str, float]:
-    """p50, p90 and p99 of a latency: `median_ttft_ms`, `p99_ttft_ms` as `ttft_p50_s`, ..."""
+    """p50, p90 and p99 of a latency: `median_ttft_ms`, `p99_ttft_ms` as `ttft_p50_s`, ...
+
+    Both tools write 0 for what they could not measure (a reply that was not streamed): here NaN.
+    """
     keys = {"p50": f"median_{theirs}", "p90": f"p90_{theirs}", "p99": f"p99_{theirs}"}
-    return {f"{ours}_{at}_{unit}": optional(result, key) * scale for at, key in keys.items()}
+    return {
+        f"{ours}_{at}_{unit}": (optional(result, key) or NAN) * scale for at, key in keys.items()
+    }
 
 
 def latencies(result: Mapping[str, Any], e2e: str) -> dict[str, float]:

@@ -63,7 +63,7 @@ def test_single_runs_are_judged_at_ten_percent(tmp_path: Path) -> None:
     near, far = (runs(tmp_path / str(v), "granikv", [v]) for v in (920.0, 880.0))
     assert only(a, near).kind is Kind.SAME
     assert only(a, far).kind is Kind.REGRESSION
-    assert only(a, far).note == "one run: judged at 10%"
+    assert only(a, far).note == "one run: ±10%"
 
 
 def test_no_valid_run_any_more_is_a_regression(before: Path, tmp_path: Path) -> None:

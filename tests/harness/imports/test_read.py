@@ -48,6 +48,13 @@ def test_vllms_numbers(tmp_path: Path) -> None:
     assert math.isnan(run.metrics["ttft_p90_s"])
 
 
+@pytest.mark.parametrize("result", [sglang(median_ttft_ms=0.0), vllm(median_ttft_ms=0.0)])
+def test_a_latency_of_zero_was_not_measured(tmp_path: Path, result: dict[str, Any]) -> None:
+    (run,) = read(write(tmp_path / "r.json", result))
+    assert math.isnan(run.metrics["ttft_p50_s"])
+    assert run.metrics["tpot_p50_ms"] > 0
+
+
 def test_every_imported_metric_is_one_of_ours(tmp_path: Path) -> None:
     for result in (sglang(), vllm()):
         (run,) = read(write(tmp_path / "r.json", result))
