@@ -70,7 +70,13 @@ def _cell_id(*, _root_: DictConfig) -> str:
         return f"job-{_root_.hydra.job.num}"
 
 
+def _visible_gpus() -> int:
+    """`${visible_gpus:}`: how many jobs a launcher may run at once; one without a GPU."""
+    return max(1, len(hardware.visible_gpus()))
+
+
 OmegaConf.register_new_resolver("cell_id", _cell_id, replace=True)
+OmegaConf.register_new_resolver("visible_gpus", _visible_gpus, replace=True)
 
 
 @contextmanager

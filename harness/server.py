@@ -33,7 +33,7 @@ from harness.errors import ServerError
 from harness.files import write_json
 from harness.servers import leases
 from harness.servers.log import last_error, tail
-from harness.servers.spec import ServerSpec
+from harness.servers.spec import ServerSpec, servers
 from harness.systems.base import ServerInfo
 
 logger = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ def stop_all(root: Path) -> int:
 
 @contextmanager
 def _device(spec: ServerSpec) -> Iterator[None]:
-    lock_path = spec.root / "servers" / f"device-{spec.device}.lock"
+    lock_path = servers(spec.root) / f"device-{spec.device}.lock"
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(lock_path)
     try:
@@ -154,16 +154,24 @@ def _device(spec: ServerSpec) -> Iterator[None]:
 
 
 def _directories(root: Path) -> list[Path]:
-    return sorted(path for path in (root / "servers").glob("*") if path.is_dir())
+    return sorted(path for path in servers(root).glob("*") if path.is_dir())
 
 
-def _state(directory: Path) -> dict[str, Any] | None:
-    """What the keeper wrote, if the keeper and the server that it names both live."""
+def _noted(directory: Path) -> dict[str, Any] | None:
+    """What the keeper wrote, as long as the keeper lives."""
     try:
         state: dict[str, Any] = json.loads((directory / "server.json").read_text("utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-    return state if leases.is_alive(state["keeper"]) and leases.is_alive(state["server"]) else None
+    return state if leases.is_alive(state["keeper"]) else None
+
+
+def _state(directory: Path) -> dict[str, Any] | None:
+    """The keeper's notes on a server that lives and is to go on living."""
+    state = _noted(directory)
+    if state is None or state.get("ending") or not leases.is_alive(state["server"]):
+        return None
+    return state
 
 
 def _exit_code(directory: Path) -> int | None:
@@ -177,11 +185,10 @@ def _exit_code(directory: Path) -> int | None:
 
 
 def _await_keeper(directory: Path) -> None:
-    """Wait for the keeper of a server that has died: it still ends what that server started."""
-    with suppress(FileNotFoundError, ValueError):
-        state = json.loads((directory / "server.json").read_text("utf-8"))
-        if not leases.is_alive(state["server"]):
-            _await_end([state["keeper"]])
+    """Wait for the keeper of a server that is gone or going: it ends what that server started."""
+    state = _noted(directory)
+    if state and _state(directory) is None:
+        _await_end([state["keeper"]])
 
 
 def _find(spec: ServerSpec) -> RunningServer | None:
@@ -216,6 +223,7 @@ def _stop_others(spec: ServerSpec) -> None:
     """End what shares the device's memory with this server, the oldest first, until it fits."""
     others = []
     for directory in _directories(spec.root):
+        _await_keeper(directory)
         state = _state(directory)
         if state and directory != spec.directory and _overlap(state["device"], spec.device):
             others.append((directory.stat().st_mtime, state["share"], state["keeper"]))

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 import psutil
+from filelock import FileLock, Timeout
 
 from harness.files import write_json
 from harness.servers import leases
@@ -34,6 +35,7 @@ class Keeper:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.launch: dict[str, Any] = json.loads((directory / "launch.json").read_text("utf-8"))
+        self.state: dict[str, Any] = {}
         self.asked_to_stop = False
         self.last_used = time.monotonic()
 
@@ -61,7 +63,7 @@ class Keeper:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        state = {
+        self.state = {
             "title": self.launch["title"],
             "server": leases.stamp(server.pid),
             "keeper": leases.stamp(os.getpid()),
@@ -71,7 +73,7 @@ class Keeper:
             "share": self.launch["share"],
             "linger_s": self.launch["linger_s"],
         }
-        write_json(self.directory / "server.json", state)
+        write_json(self.directory / "server.json", self.state)
         return server
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
@@ -83,7 +85,19 @@ class Keeper:
         if leases.living(self.directory):
             self.last_used = time.monotonic()
             return True
-        return time.monotonic() - self.last_used <= float(self.launch["linger_s"])
+        idle_s = time.monotonic() - self.last_used
+        return idle_s <= float(self.launch["linger_s"]) or not self._given_up()
+
+    def _given_up(self) -> bool:
+        """Whether nobody took the server at the last moment; from here on nobody can."""
+        try:
+            with FileLock(self.directory / "lock", timeout=0):
+                if leases.living(self.directory):
+                    return False
+                write_json(self.directory / "server.json", {**self.state, "ending": True})
+                return True
+        except Timeout:
+            return False
 
     def _end(self, server: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.files import identity
+
+
+def servers(root: Path) -> Path:
+    """Where a results directory's servers lie; a Slurm job, which has its node's GPUs, has its own.
+
+    Other nodes share the directory but neither the processes nor the ports.
+    """
+    return root / "servers" / os.environ.get("SLURM_JOB_ID", "")
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ class ServerSpec:
     @property
     def directory(self) -> Path:
         """Where its lock, its state and its logs lie."""
-        return self.root / "servers" / self.hash
+        return servers(self.root) / self.hash
 
     def command(self, port: int) -> list[str]:
         """The full command line, bound to the loopback interface."""
