@@ -73,3 +73,7 @@ def test_calibration_of_a_gpu_ends_within_a_minute(tmp_path: Path) -> None:
     assert profile.bandwidth_gbps is not None
     assert profile.bandwidth_gbps > 100
     assert profile.m_sat is None or profile.m_sat in PROBLEMS["cuda"].m_effs
+    assert profile.cost is not None
+    assert "dense" in profile.cost.shared
+    for child in (*profile.cost.paged.values(), *profile.cost.shared.values()):
+        assert child.residuals.median < 0.1
