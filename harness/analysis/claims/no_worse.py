@@ -20,8 +20,8 @@ def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
     """(result, observed, reason) of one hardware.
 
     options: `config`, `system`, `baseline`. No worse means: no 95% interval wholly below 1.00, the
-    geometric mean at or above 1.00, no point below FLOOR. A point with fewer than MINIMUM_RUNS runs
-    has no interval. FAIL needs one point that breaks a rule, PASS every point of the grid.
+    geometric mean at or above 1.00, no point below FLOOR. FAIL needs one point that breaks a rule,
+    PASS every point of the grid with MINIMUM_RUNS runs: fewer have no interval to go by.
     """
     if evidence.functional:
         return Result.INCONCLUSIVE, "", "a CPU cell is a functional check and forms no ratio"
@@ -39,6 +39,10 @@ def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
         return Result.INCONCLUSIVE, observed, f"{len(found)} of {count} points measured"
     if mean < 1.0:
         return Result.FAIL, observed, "the geometric mean is below 1.00×"
+    few = sum(one.runs < MINIMUM_RUNS for one in found.values())
+    if few:
+        reason = f"{few} of {count} points have fewer than {MINIMUM_RUNS} runs"
+        return Result.INCONCLUSIVE, observed, reason
     return Result.PASS, observed, f"all {count} points"
 
 

@@ -169,8 +169,10 @@ def test_one_worse_point_fails(runs: Sequence[float], reason: str) -> None:
     assert reason in verdict.reason
 
 
-def test_a_single_run_has_no_interval_to_fail_by() -> None:
-    assert one("ours-no-worse-default", grid({(1024, 128): (0.97,)})).result is Result.PASS
+def test_a_single_run_has_no_interval_to_fail_or_to_pass_by() -> None:
+    verdict = one("ours-no-worse-default", grid({(1024, 128): (0.97,)}))
+    assert verdict.result is Result.INCONCLUSIVE
+    assert verdict.reason == "1 of 36 points have fewer than 3 runs"
 
 
 def test_a_mean_below_one_fails_though_each_point_is_uncertain() -> None:
