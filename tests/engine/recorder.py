@@ -47,3 +47,8 @@ def _write(folder: Path, runtime: Any, entry: dict[str, Any]) -> None:
     rank = int(runtime.scheduler.ps.tp_rank)
     with (folder / f"rank{rank}.jsonl").open("a") as lines:
         lines.write(json.dumps(entry) + "\n")
+
+
+def decisions(folder: Path, rank: int) -> list[dict[str, Any]]:
+    """What one rank wrote."""
+    return [json.loads(line) for line in (folder / f"rank{rank}.jsonl").open()]

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 from filelock import FileLock
 
 from harness.models import tiny_llama
 from tests.engine.conftest import Driver, Run
 from tests.engine.forced import NEW_TOKENS, PROMPTS
+from tests.engine.recorder import decisions
 
 pytestmark = pytest.mark.gpu
 
@@ -106,6 +108,25 @@ def test_dense_in_graphs_equals_stock(
     assert counters["steps_overflowed"] == 0
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_two_ranks_decide_alike_and_answer_as_one(
+    drive: Driver, stock_gpu: Run, tmp_path: Path
+) -> None:
+    """Over more than a thousand steps with evictions, every decision of both ranks is the same."""
+    engine = {**GPU, **POOLS["big"], "tp_size": 2}
+    record = {"GRANIKV_TEST_RECORD": str(tmp_path)}
+    granikv = {"min_tokens": 32, "hot_fraction": 0.1, "backend": "dense"}
+    run = drive("gpu-ranks", granikv, engine, scenarios=SCENARIOS, environment=record)
+    assert run.returncode == 0, run.log
+    first, second = decisions(tmp_path, 0), decisions(tmp_path, 1)
+    assert first == second
+    assert sum(entry.get("backend") == "dense" for entry in first) > 1000
+    counters = run.counters()
+    assert counters["slab_evictions"] > 0
+    assert counters["cold_evictions"] > 0
+    assert different(run, stock_gpu, SCENARIOS) == {}
+
+
 class Step(NamedTuple):
     """What an engine preferred at one step of one row, as `tests.engine.forced` logs it."""
 
@@ -133,11 +154,11 @@ def steps(log: Path) -> dict[tuple[int, int], Step]:
 
 @pytest.fixture(scope="module")
 def wide_model(shared_dir: Path) -> Path:
-    """Heads of 64, as FlashInfer wants them; a group of 4."""
+    """Heads of 128, which every backend has kernels for; a group of 4."""
     path = shared_dir / "wide_llama"
     with FileLock(shared_dir / "wide.lock"):
         if not path.exists():
-            shape = tiny_llama.TinyLlama(hidden=512, layers=4, q_heads=8, kv_heads=2, head_dim=64)
+            shape = tiny_llama.TinyLlama(hidden=512, layers=4, q_heads=8, kv_heads=2, head_dim=128)
             tiny_llama.write(path, shape)
     return path
 

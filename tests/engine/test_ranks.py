@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from tests.engine.conftest import Driver, Run
+from tests.engine.recorder import decisions
 
 TWO_RANKS = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"}
 POOL = {"max_total_tokens": 1024, "chunked_prefill_size": 64, "tp_size": 2}
 SCENARIOS = ["one_prefix", "nested", "pressure", "aborts", "flushed"]
-
-
-def decisions(folder: Path, rank: int) -> list[dict[str, Any]]:
-    """What `tests.engine.recorder` wrote for one rank."""
-    return [json.loads(line) for line in (folder / f"rank{rank}.jsonl").open()]
 
 
 def test_two_ranks_decide_alike_and_answer_as_one(
