@@ -7,7 +7,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tenacity
+from numpy.typing import NDArray
 
 from harness import http
 from harness.client import Client, Reply, body
@@ -93,11 +95,31 @@ def prove_empty(url: str, warmed: Sequence[int], timeout_s: float) -> dict[str, 
 
 
 def prime(url: str, prefixes: Sequence[Sequence[int]], timeout_s: float) -> list[int]:
-    """Send each prefix once; how many of its tokens were cached already (a common head's may be).
+    """Send each prefix once; how many of its tokens were cached already.
 
-    Raises ServerError when the first one's were: the cache was not empty.
+    Those of a head that it shares with one before it may be. Raises ServerError for more: the cache
+    was not empty.
     """
     cached = [reply.cached_tokens for reply in ask(url, prefixes, timeout_s)]
-    if cached and cached[0]:
-        raise ServerError(f"the cache was not empty before priming: {cached[0]} tokens were cached")
+    for number, (found, shared) in enumerate(zip(cached, shared_heads(prefixes), strict=True)):
+        if found > shared:
+            raise ServerError(
+                f"the cache was not empty before priming: {found} tokens of prefix {number} were "
+                f"cached, and it shares {shared} with those before it"
+            )
     return cached
+
+
+def shared_heads(prefixes: Sequence[Sequence[int]]) -> list[int]:
+    """For each prefix the length in tokens of its longest common head with any before it."""
+    arrays = [np.asarray(prefix) for prefix in prefixes]
+    return [
+        max((_common(array, other) for other in arrays[:number]), default=0)
+        for number, array in enumerate(arrays)
+    ]
+
+
+def _common(one: NDArray[np.int_], other: NDArray[np.int_]) -> int:
+    length = min(one.size, other.size)
+    differs = np.flatnonzero(one[:length] != other[:length])
+    return int(differs[0]) if differs.size else length
