@@ -163,7 +163,8 @@ def _server(
         *(["--enable-metrics"] if config["telemetry"]["metrics_hz"] else []),
         *map(str, engine["arguments"]),
     ]
-    environment = {**(served.get("env") or {}), **engine["environment"]}
+    traced = profiles.environment(config["profile"])
+    environment = {**(served.get("env") or {}), **engine["environment"], **traced}
     return ServerSpec(
         title=str(config["system"]["name"]),
         python=str(engine["python"] or sys.executable),

@@ -25,6 +25,7 @@ from harness.counters.trace import (
 from harness.errors import HarnessError
 
 NONE, NCU = "none", "ncu"
+MARK = "GRANIKV_HARNESS_PROFILE"
 ASK_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 600.0
 REPORT_TIMEOUT_S = 300.0
@@ -185,6 +186,15 @@ def kept(config: Mapping[str, Any]) -> dict[str, Any]:
     """A cell's configuration as it counts and is stored: without the node of no profile."""
     profiled = config["profile"]["kind"] != NONE
     return {name: part for name, part in config.items() if profiled or name != "profile"}
+
+
+def environment(options: Mapping[str, Any]) -> dict[str, str]:
+    """What marks the server of a traced cell as one of its own.
+
+    A process in which CUPTI was once used may go on paying for it, so a server that was traced
+    must serve no cell of speed.
+    """
+    return {} if options["kind"] == NONE else {MARK: str(options["kind"])}
 
 
 def wrapper(options: Mapping[str, Any], root: Path) -> tuple[str, ...]:

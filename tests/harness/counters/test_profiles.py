@@ -189,10 +189,14 @@ def test_an_nsys_report_is_exported_and_read(
     assert running.asked[0][1]["activities"] == ["CUDA_PROFILER"]
 
 
-def test_profiled_cells_are_their_own(cell_config: Callable[..., dict[str, Any]]) -> None:
+def test_profiled_cells_and_their_servers_are_their_own(
+    cell_config: Callable[..., dict[str, Any]],
+) -> None:
+    """A server that was traced must not go on to serve a cell of speed."""
     plain, traced_cell = (plan(cell_config(f"profile.kind={k}")) for k in ("none", "kineto"))
     assert plain.id != traced_cell.id
-    assert plain.server.hash == traced_cell.server.hash
+    assert plain.server.hash != traced_cell.server.hash
+    assert plain.server.arguments == traced_cell.server.arguments
     assert "profile" not in plain.config
     assert traced_cell.config["profile"]["kind"] == "kineto"
     assert plan(cell_config("profile.kind=none", "profile.steps=7")).id == plain.id
