@@ -155,9 +155,7 @@ def measure_costs(
             for name, samples in measured.sharing.items()
         },
     )
-    fits = {name: child.residuals for name, child in model.paged.items()}
-    fits |= {name: child.residuals for name, child in model.shared.items()}
-    for name, residuals in fits.items():
+    for name, residuals in model.residuals.items():
         report({"event": "cost", "child": name, **residuals._asdict()})
     return model
 

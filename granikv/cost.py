@@ -237,6 +237,12 @@ class CostModel:
         known = [self.paged[stock]] if stock in self.paged else self.paged.values()
         return min(child.cost.microseconds(reads, geometry) for child in known)
 
+    @property
+    def residuals(self) -> dict[str, Residuals]:
+        """By child, stock ones first."""
+        stock = {name: child.residuals for name, child in self.paged.items()}
+        return stock | {name: child.residuals for name, child in self.shared.items()}
+
     def document(self) -> dict[str, Any]:
         """As the profile's YAML holds it."""
         paged = {
