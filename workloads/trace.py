@@ -42,8 +42,8 @@ def build(options: Options, tokenize: Tokenize | None) -> Workload:
     """The requests of a trace, due at their recorded times (load=replay keeps these).
 
     `trace` names a shipped excerpt; `trace_file` is a user's own in Mooncake's form. `skip` leaves
-    out the first ones, `requests` takes so many of the rest (null: all), `max_prompt` leaves out
-    longer prompts. `scale` divides lengths and block size. Prompt lengths are exact; two prompts
+    out the first ones, `requests` takes at most so many of the rest (null: all), `max_prompt`
+    leaves out longer prompts. `scale` divides lengths and block size. Prompt lengths are exact; two prompts
     share the blocks whose ids they share and not a token more; token ids are generated.
     """
     basics = Basics.of(options)
@@ -63,11 +63,9 @@ def build(options: Options, tokenize: Tokenize | None) -> Workload:
     options.resolved["trace_sha256"] = sha256_of(file)
     fitting = [r for r in recorded[skip:] if longest is None or shape.prompt(r) <= longest]
     taken = fitting[:wanted]
-    if not taken or (wanted is not None and len(taken) < wanted):
-        raise WorkloadError(
-            f"the trace has {len(fitting)} requests of at most {longest or 'any'} prompt tokens "
-            f"after the first {skip}, {wanted or 'some'} are asked for"
-        )
+    if not taken:
+        limit = f" of at most {longest} prompt tokens" if longest else ""
+        raise WorkloadError(f"the trace has no request{limit} after the first {skip}")
     source = "the user's own trace" if path else f"an excerpt of Mooncake's {name} trace"
     return Workload(
         name=basics.name,

@@ -82,8 +82,11 @@ def test_a_part_of_a_trace(tmp_path: Path) -> None:
     part = trace(path, skip=1, requests=2, max_prompt=20)
     assert [r.prompt_len for r in part.requests] == [9, 20]
     assert [r.due_s for r in part.requests] == [0.0, 1.5]
-    with pytest.raises(WorkloadError, match="has 2 requests of at most 9 prompt tokens"):
-        trace(path, requests=3, max_prompt=9)
+    assert len(trace(path, requests=3, max_prompt=9).requests) == 2
+    with pytest.raises(WorkloadError, match="no request of at most 2 prompt tokens after the firs"):
+        trace(path, max_prompt=2)
+    with pytest.raises(WorkloadError, match="the trace has no request after the first 5"):
+        trace(path, skip=5)
 
 
 def test_scaled_down_the_sharing_stays(tmp_path: Path) -> None:
