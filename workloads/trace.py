@@ -43,8 +43,8 @@ def build(options: Options, tokenize: Tokenize | None) -> Workload:
 
     `trace` names a shipped excerpt; `trace_file` is a user's own in Mooncake's form. `skip` leaves
     out the first ones, `requests` takes at most so many of the rest (null: all), `max_prompt`
-    leaves out longer prompts. `scale` divides lengths and block size. Prompt lengths are exact; two prompts
-    share the blocks whose ids they share and not a token more; token ids are generated.
+    leaves out longer prompts. `scale` divides lengths and block size. Prompt lengths are exact; two
+    prompts share the blocks whose ids they share and not a token more; token ids are generated.
     """
     basics = Basics.of(options)
     scale = options.integer("scale", 1)
