@@ -4,8 +4,9 @@ Names differ between chips, and Nsight Compute knows at run time which ones ther
 (`ncu --query-metrics`). A quantity has candidates in order of preference; the first that the chip
 has is taken. One without any is an error, never a zero.
 
-Hopper's wgmma instructions run in the GMMA pipe and count in no HMMA metric, so the names that
-describe tensor work on an A100 read near zero there: on Hopper they are no candidates.
+Hopper's wgmma instructions are in no count of HMMA *instructions* or operations, which read near
+zero there on a busy tensor pipe. So tensor work is told by the pipe's active cycles alone, in which
+Nsight Compute counts HGMMA with HMMA.
 """
 
 from __future__ import annotations
@@ -31,25 +32,14 @@ _COMMON = {
     WAVES: ("launch__waves_per_multiprocessor",),
     DURATION: ("gpu__time_duration.sum",),
 }
-_PCT = ".avg.pct_of_peak_sustained_active"
+_HMMA = "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active"
+_ALL = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 
 CHIPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "ga100": _COMMON
-    | {
-        TENSOR: (
-            f"sm__pipe_tensor_op_hmma_cycles_active{_PCT}",
-            f"sm__pipe_tensor_cycles_active{_PCT}",
-        )
-    },
-    "gh100": _COMMON
-    | {
-        TENSOR: (
-            f"sm__pipe_tensor_op_gmma_cycles_active{_PCT}",
-            f"sm__pipe_tensor_cycles_active{_PCT}",
-        )
-    },
+    "ga100": _COMMON | {TENSOR: (_HMMA, _ALL)},
+    "gh100": _COMMON | {TENSOR: (_ALL, _HMMA)},
 }
-"""Candidates by chip and quantity. ga100: A100; gh100: H100, H200."""
+"""Candidates by chip and quantity. ga100: A100, by the paper's name; gh100: H100, H200."""
 
 CHIP_OF = {(8, 0): "ga100", (9, 0): "gh100"}
 """By compute capability."""

@@ -23,7 +23,7 @@ dram__bytes_read         Counter         byte            # of bytes
 gpu__time_duration       Counter         nsecond         time
 lts__t_sector_hit_rate   Ratio           %               hits
 """
-TENSOR = "sm__pipe_tensor_op_gmma_cycles_active"
+TENSOR = "sm__pipe_tensor_cycles_active"
 PAGE = f"""\
 "ID","Kernel Name","dram__bytes_read.sum","lts__t_sector_hit_rate.pct",\
 "{TENSOR}.avg.pct_of_peak_sustained_active","launch__waves_per_multiprocessor",\

@@ -11,10 +11,10 @@ dram__bytes_read                                        Counter         byte    
 gpu__time_duration                                      Counter         nsecond         time
 lts__t_sector_hit_rate                                  Ratio           %               hits
 sm__inst_executed_pipe_tensor_op_hmma                   Counter         inst            # of HMMA
-sm__pipe_tensor_op_hmma_cycles_active                   Counter         cycle           HMMA
+sm__ops_path_tensor_op_hmma_src_bf16_dst_fp32           Counter                         ops
 """
-GMMA = "sm__pipe_tensor_op_gmma_cycles_active"
-TENSOR = f"{GMMA}.avg.pct_of_peak_sustained_active"
+PIPE = "sm__pipe_tensor_cycles_active"
+TENSOR = f"{PIPE}.avg.pct_of_peak_sustained_active"
 HEADER = [
     "ID",
     "Kernel Name",

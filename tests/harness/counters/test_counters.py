@@ -9,11 +9,11 @@ import pytest
 
 from harness.counters import chips, ncu
 from harness.counters.trace import NoKernelError, ReportError
-from tests.harness.counters.counted import GMMA, GOOD, HEADER, OTHER, QUERY, TENSOR, page
+from tests.harness.counters.counted import GOOD, HEADER, OTHER, PIPE, QUERY, TENSOR, page
 
 
 def names() -> dict[str, str]:
-    return chips.resolve("gh100", chips.listed(QUERY) | {GMMA})
+    return chips.resolve("gh100", chips.listed(QUERY) | {PIPE})
 
 
 def test_a_report_gives_the_mean_of_its_launches_in_our_units() -> None:
@@ -58,18 +58,24 @@ def test_a_page_without_a_launch_is_an_error(text: str) -> None:
         ncu.quantities([], names())
 
 
-def test_hopper_is_never_judged_by_hmma() -> None:
-    """Failure kind 34: wgmma counts in no HMMA metric, which would read near zero."""
+def test_hopper_is_never_judged_by_instructions() -> None:
+    """Failure kind 34: wgmma is in no count of HMMA instructions, which would read near zero."""
     listed = chips.listed(QUERY)
-    assert "sm__pipe_tensor_op_hmma_cycles_active" in listed
+    assert "sm__inst_executed_pipe_tensor_op_hmma" in listed
     with pytest.raises(ReportError, match="gh100 has no metric for kernel_tensor_active_pct"):
         chips.resolve("gh100", listed)
-    assert not any("hmma" in name for names in chips.CHIPS["gh100"].values() for name in names)
     assert names()["kernel_tensor_active_pct"] == TENSOR
 
 
+@pytest.mark.parametrize("chip", chips.CHIPS)
+def test_tensor_work_is_told_by_the_cycles_of_its_pipe(chip: str) -> None:
+    for metric in chips.CHIPS[chip][chips.TENSOR]:
+        assert metric.partition(".")[0].endswith("_cycles_active")
+
+
 def test_an_a100_is_judged_as_the_paper_does() -> None:
-    found = chips.resolve("ga100", chips.listed(QUERY))
+    pipes = {"sm__pipe_tensor_op_hmma_cycles_active", PIPE}
+    found = chips.resolve("ga100", chips.listed(QUERY) | pipes)
     assert found["kernel_tensor_active_pct"].startswith("sm__pipe_tensor_op_hmma_cycles_active")
     assert found["kernel_dram_bytes"] == "dram__bytes_read.sum"
 
