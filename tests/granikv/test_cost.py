@@ -212,8 +212,11 @@ def test_a_decision_does_not_depend_on_what_came_before(
     """Ranks that joined at different steps decide alike, and so does a rule that forgot."""
     veteran = CostRule(MODEL, LLAMA, "fa3")
     for rows, segments, own in steps:
-        readers = [(length, list(range(min(count, rows)))) for length, count in segments]
-        plan = _plan(rows, [(0, length, who) for length, who in readers])
+        nested, p0 = [], 0
+        for length, count in sorted(segments, key=lambda segment: -segment[1]):
+            nested.append((p0, length, list(range(min(count, rows)))))
+            p0 += length
+        plan = _plan(rows, nested)
         assert _decide(veteran, plan, own) == _decide(CostRule(MODEL, LLAMA, "fa3"), plan, own)
 
 
