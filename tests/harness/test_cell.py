@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -244,6 +245,20 @@ def test_a_disk_that_fills_harms_no_other_cell(
     assert full.id not in cells
     assert len(cells[before.id].requests) == 32
     assert measure(full).valid
+
+
+def test_a_taken_port_harms_no_other_cell(run_cell: RunCell) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        blocked = run_cell("kv_budget=999", f"engine.port={port}")
+    assert not blocked.valid
+    assert blocked.reasons == (
+        f"port {port} is taken: choose another with engine.port=N, or engine.port=null",
+    )
+    assert blocked.record["server"]["log"] is None
+    assert run_cell("repetition=14").valid
 
 
 def test_an_unforeseen_error_keeps_its_traceback(
