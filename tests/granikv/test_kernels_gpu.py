@@ -18,6 +18,7 @@ from granikv.attention.kernels.config import (
     SuffixConfig,
     multiprocessors,
     prefix_config,
+    suffix_config,
 )
 from granikv.attention.kernels.relocate import Relocator
 from granikv.attention.reference import attend
@@ -299,12 +300,16 @@ def test_near_one_hot_and_large_gains() -> None:
 @pytest.mark.parametrize("folded", [16, 32, 64, 128])
 def test_a_row_hardly_depends_on_the_batch(folded: int) -> None:
     """Failure kind 21: alone and among others, each tile size, within 2^-7 of the largest value."""
-    engine = Engine(folded // 4, (32, 8), 128, torch.bfloat16)
-    assert prefix_config(engine.step.shape, engine.rows, torch.device("cuda")).block_m == folded
+    device, rows = torch.device("cuda"), folded // 4
+    shape = Shape(8, 4, 128, 128, torch.bfloat16)
+    portable = StepConfig(prefix_config(shape, rows, device), suffix_config(shape, rows, device))
+    assert portable.prefix.block_m == folded
+    engine = Engine(rows, (32, 8), 128, torch.bfloat16, portable)
     engine.set({_everyone(engine.rows): (0, 5000)}, [100] * engine.rows)
     engine.attend()
     together = engine.out.clone()
-    alone = DenseStep(engine.step.shape, 1, 6000, torch.device("cuda"))
+    one = StepConfig(prefix_config(shape, 1, device), suffix_config(shape, 1, device))
+    alone = DenseStep(shape, 1, 6000, device, config=one)
     segment = Segment(3, 0, 5000, (0,))
     alone.plan(DecodePlan(1, (segment,), ((PagedRange(5000, None),),)))
     for row in range(0, engine.rows, 5):

@@ -1,15 +1,22 @@
 """Tile sizes and grids: the choices that a kernel is compiled for.
 
 They were chosen on an H200 (torch 2.11, Triton 3.6, CUDA-graph replay, one layer of 32/8 heads of
-128, bfloat16, caches of several layers in turn), in µs:
+128, bfloat16, suffix 256, caches of several layers in turn), in µs:
 
-    prefix, 256 rows, 8K     specialised 65.0; descriptors 128 x 128, 3 stages 74.3, 2 stages 94.3;
-                             128 x 64 75.6; 64 x 64 96.8; pointers 128 x 64 82.5
-    prefix, 64 rows, 8K      specialised 24.9; descriptors 128 x 64 27.8; 64 x 64 33.3
+    prefix, 256 rows, 8K     specialised 64.5 to 72.7; descriptors 128 x 128 80.0, 128 x 64 81.0
     prefix, 8 rows, 16K      descriptors 32 x 64 22.8; 64 x 64 24.0; 16 x 64 36.7
     prefix, 2 rows, 8K       descriptors 16 x 64 12.5; 32 x 64 13.3; 64 x 64 14.2
-    suffix 256, 256 rows     128, 4 warps 73.0; 64, 4 warps 75.6; 32, 2 warps 75.7
-    suffix 256, 64 rows      32, 2 warps 22.0; 128, 4 warps 23.8; 64, 4 warps 25.4
+    suffix, 256 rows         ring 64, 2 stages, 396 programs 71.8; parts 128 73.6; 64 76.1
+    suffix, 64 rows          parts 32, 2 warps 22.0; 128, 4 warps 23.8; 64, 4 warps 25.4
+    whole step               portable, fused, streams, specialised without overlap:
+      256 rows, 8K           176.9, 147.9, 156.6, 165.9
+      256 rows, 1K           121.6, 118.0, 126.3, 118.2
+      64 rows, 8K            71.7, 61.1, 61.5, 68.3
+      8 rows, 16K            52.2, 37.4, 41.9, 41.8
+      256 rows, 16K, 20/4    165.8, 146.2, 140.8, 147.5
+      256 rows, 16K, 10/2    102.0, 84.2, 83.2, 95.6
+
+So where the fused kernel exists it is taken: one rule, first or within 4% of it everywhere.
 """
 
 from __future__ import annotations
@@ -105,23 +112,21 @@ def multiprocessors(device: torch.device) -> int:
 
 
 def prefix_config(shape: Shape, rows: int, device: torch.device) -> PrefixConfig:
-    """The prefix kernel for steps of up to `rows` rows."""
+    """The portable prefix kernel for steps of up to `rows` rows."""
     units = multiprocessors(device)
     if shape.dtype == torch.float32:
         return PrefixConfig(16, 32, 2 * units, 4, 2, "pointers")
-    major = torch.cuda.get_device_capability(device)[0] if device.type == "cuda" else 0
-    form: Form = "descriptors" if major >= 9 else "pointers"
+    form: Form = "descriptors" if _capability(device) >= (9, 0) else "pointers"
     folded = rows * shape.group
     if folded <= 32:
         return PrefixConfig(16 if folded <= 16 else 32, 64, 2 * units, 4, 3, form)
     if folded <= 64:
         return PrefixConfig(64, 64, 2 * units, 4, 2, form)
-    # "specialised" was faster as a prototype; in its present form it has not been run yet.
     return PrefixConfig(128, 64, units, 8, 3, form)
 
 
 def suffix_config(shape: Shape, rows: int, device: torch.device) -> SuffixConfig:
-    """The suffix kernel for steps of up to `rows` rows."""
+    """The portable suffix kernel for steps of up to `rows` rows."""
     units = multiprocessors(device)
     if shape.dtype == torch.float32:
         return SuffixConfig(32, 4 * units, 4, 2)
@@ -132,5 +137,25 @@ def suffix_config(shape: Shape, rows: int, device: torch.device) -> SuffixConfig
 
 def step_config(shape: Shape, rows: int, device: torch.device) -> StepConfig:
     """All passes for steps of up to `rows` rows."""
-    # Overlapping and rings are written, but none has been measured yet.
+    if _has_fused(shape, device):
+        units = multiprocessors(device)
+        return StepConfig(
+            PrefixConfig(128, 64, units, 8, 2, "specialised", q_shared=False),
+            SuffixConfig(64, units, 4, 3, "ring"),
+            "fused",
+        )
     return StepConfig(prefix_config(shape, rows, device), suffix_config(shape, rows, device))
+
+
+def _has_fused(shape: Shape, device: torch.device) -> bool:
+    """Whether the fused kernel exists for the shape, was measured for it, and runs here."""
+    return (
+        _capability(device) == (9, 0)
+        and shape.dtype in (torch.bfloat16, torch.float16)
+        and shape.d == shape.d_v == 128
+        and shape.group <= 16
+    )
+
+
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
