@@ -153,6 +153,9 @@ async def _generate(fake: Fake, request: web.Request) -> web.StreamResponse:
     measured = asked > faults.get("ignore_up_to", 4)
     index = fake.served
     fake.served += measured
+    if measured and "count" in faults:
+        with Path(faults["count"]).open("a") as count:
+            count.write("1\n")
     if not measured:
         faults = {key: faults[key] for key in ("flush_lies", "dirty") if key in faults}
     struck = measured and index % faults.get("every", 1) == 0
