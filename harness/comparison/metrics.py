@@ -13,7 +13,10 @@ class Better(Enum):
 
 
 MORE = ("output_tok_s", "total_tok_s", "request_per_s", "goodput_req_s", "slo_share")
-LESS = ("ttft_", "tpot_", "itl_", "e2e_", "joules_per_output_token", "kernel_wall_s")
+LESS = (
+    *("ttft_", "tpot_", "itl_", "e2e_", "joules_per_output_token"),
+    *("kernel_wall_s", "step_wall_s", "dispatch_cpu_s"),
+)
 """Beginnings of their names. The others (a count, a duration, a lag of the client, a hit rate) say
 how a run was, not how good it was."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from harness import imports, store
-from harness.analysis.cells import standing, variant
+from harness.analysis.cells import Standing, standing, variant
 from harness.errors import HarnessError
 from harness.store import Cell
 
@@ -79,11 +79,10 @@ def _cells(directory: Path) -> list[Cell]:
 
 def _of_cell(cell: Cell) -> Record:
     at = standing(cell)
-    lengths = "/".join(f"{length:,}" for length in at.prefix_lengths[:8])
-    name = str(cell.config["workload"].get("name") or at.kind)
-    load = cell.config["load"]
+    # A kernel's cell has no load.
+    load = cell.config.get("load") or {}
     parts = [
-        str(load.get("kind")),
+        str(load.get("kind") or ""),
         f"B={at.b}" if at.b else "",
         f"{at.rate:g}/s" if at.rate else "",
     ]
@@ -93,7 +92,7 @@ def _of_cell(cell: Cell) -> Record:
         system=at.system,
         model=at.model,
         hardware=at.hardware,
-        workload=f"{name} {lengths}".strip(),
+        workload=_workload(cell, at),
         load=" ".join(part for part in parts if part),
         repetition=at.repetition,
         valid=cell.valid,
@@ -104,6 +103,14 @@ def _of_cell(cell: Cell) -> Record:
         functional=at.functional,
         started=str(cell.record.get("started", "")),
     )
+
+
+def _workload(cell: Cell, at: Standing) -> str:
+    """Name and prefix lengths; of a kernel also its layout and who reads it."""
+    name = str(cell.config["workload"].get("name") or at.kind)
+    lengths = "/".join(f"{length:,}" for length in at.prefix_lengths[:8])
+    parts = (name, at.layout, at.read if at.layout else "", lengths)
+    return " ".join(part for part in parts if part)
 
 
 def _engine(cell: Cell) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from harness.comparison.metrics import Better, better
 from harness.comparison.show import differences
 from harness.metrics import METRICS, OBJECTIVES
 from tests.harness.analysis.made_up import H200
-from tests.harness.comparison.stored import runs
+from tests.harness.campaign import kernel
+from tests.harness.comparison.stored import put, runs
 from tests.harness.imports.results import sglang, vllm, write
 
 
@@ -162,6 +164,20 @@ def test_single_cells_and_their_files_can_be_compared(before: Path, tmp_path: Pa
     for a, b in ((first, cell), (first / "cell.json", cell / "cell.json")):
         assert only(a, b).kind is Kind.REGRESSION
     assert only(before / "runs", after / "runs").kind is Kind.REGRESSION
+
+
+def test_a_kernels_cell_has_no_load(tmp_path: Path) -> None:
+    for layout in ("HOT", "paged"):
+        put(tmp_path / "a", kernel(layout, "shared"))
+        cell = kernel(layout, "shared")
+        wall = float(cell.metrics["kernel_wall_s"]) * (1.5 if layout == "HOT" else 1.0)
+        put(tmp_path / "b", replace(cell, metrics={"kernel_wall_s": wall}))
+    _, changes = compare(tmp_path / "a", tmp_path / "b")
+    found = {one.title: one.kind for one in changes}
+    assert found == {
+        "h200, Llama-3.1-8B/TP=1, kernel, kernel HOT shared 8,192, B=256": Kind.REGRESSION,
+        "h200, Llama-3.1-8B/TP=1, kernel, kernel paged shared 8,192, B=256": Kind.SAME,
+    }
 
 
 def test_a_cpu_cell_is_said_to_be_a_functional_check(
