@@ -57,21 +57,25 @@ def find(throughput: Callable[[float], float]) -> Capacity:
 
     Raises HarnessError if throughput still rises after MOST_DOUBLINGS.
     """
-    seen = {AT_ONCE: throughput(AT_ONCE)}
-    rate = seen[AT_ONCE] / 2
-    seen[rate] = throughput(rate)
+    at_once = throughput(AT_ONCE)
+    rate = at_once / 2
+    seen = {rate: throughput(rate)}
     for _ in range(MOST_DOUBLINGS):
         rate *= 2
         seen[rate] = throughput(rate)
         if seen[rate] < RISE * seen[rate / 2]:
-            return _bisected(throughput, seen)
+            return _bisected(throughput, seen, at_once)
     raise HarnessError(f"throughput still rises at {rate:.3g} requests/s: nothing saturates")
 
 
-def _bisected(throughput: Callable[[float], float], seen: dict[float, float]) -> Capacity:
+def _bisected(
+    throughput: Callable[[float], float], seen: dict[float, float], at_once: float
+) -> Capacity:
+    """Narrow the knee down between what was seen; noise may leave it at the highest rate."""
     while True:
-        most = max(seen.values())
-        knee = min(rate for rate, served in seen.items() if served * RISE >= most)
+        most = max(at_once, *seen.values())
+        enough = [rate for rate, served in seen.items() if served * RISE >= most]
+        knee = min(enough, default=max(seen))
         low = max((rate for rate in seen if rate < knee), default=knee)
         if knee / low <= PRECISION:
             return Capacity(most, knee)

@@ -45,6 +45,20 @@ def test_a_batch_that_serves_less_at_once_than_spread_out() -> None:
     assert 19 <= found.knee <= 25
 
 
+def test_noise_does_not_keep_the_search_going() -> None:
+    """Answers of 60% to 140% of the truth, in an order that suits no rule."""
+    noise = [0.6, 1.4, 0.8, 1.2, 1.0, 0.7, 1.3, 0.9, 1.1, 0.65]
+    asked: list[float] = []
+
+    def throughput(rate: float) -> float:
+        asked.append(rate)
+        return min(rate, 50.0) * noise[len(asked) % len(noise)]
+
+    found = find(throughput)
+    assert 50 <= found.requests_per_s <= 70
+    assert len(asked) <= 20
+
+
 def test_what_never_saturates_is_said() -> None:
     with pytest.raises(HarnessError, match="throughput still rises at"):
         find(lambda rate: rate if rate < 1e6 else 1.0)
