@@ -1,16 +1,17 @@
 """What dispatching adds to a decode step, beside the step: `python -m granikv.bench.dispatch_cost`.
 
-On the host: the decision (shape, choice and count), the plan of a step in which one row was
-replaced and of one in which none was, and on a GPU what the kernels read of it (work list,
-snapshot). On the device: one launch of the dense kernel over the shared prefix, and the attention
-of one step through all layers; a whole step also has its matrix products, so shares of it are
-bounds from above. Without a GPU the dense backend's portable form stands in. JSON on standard
-output, in seconds.
+On the host: the decision on a standing plan (shape, choice and count) and on a new one, the plan of
+a step in which one row was replaced and of one in which none was, and on a GPU what the kernels
+read of it (work list, snapshot). On the device: one launch of the dense kernel over the shared
+prefix, and the attention of one step through all layers; a whole step also has its matrix products,
+so shares of it are bounds from above. Without a GPU the dense backend's portable form stands in.
+JSON on standard output, in seconds.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 import sys
@@ -23,7 +24,22 @@ import torch
 from granikv.attention.dense import DenseBackend
 from granikv.bench import plan_cost
 from granikv.calibrate import time_together
-from granikv.dispatch import DENSE, SaturationRule, StepShape, overhead_ns
+from granikv.cost import Geometry
+from granikv.dispatch import (
+    AUTO,
+    CASCADE,
+    DENSE,
+    DispatchRule,
+    SaturationRule,
+    StepShape,
+    auto_rule,
+    overhead_ns,
+)
+from granikv.hardware import ProfileError, load_profile
+from granikv.plan import DecodePlan
+
+OWN_TOKENS = 256
+"""Of each row behind the prefix."""
 
 
 class Sizes(NamedTuple):
@@ -75,7 +91,9 @@ def fused_step(sizes: Sizes, host_steps: int) -> Step:
     from granikv.bench import kernels
 
     heads, read = (sizes.q_heads, sizes.kv_heads), (0, sizes.rows, 0, sizes.prefix_length)
-    case = kernels.Case("table 17", sizes.rows, 256, heads, sizes.head_dim, (kernels.Read(*read),))
+    case = kernels.Case(
+        "table 17", sizes.rows, OWN_TOKENS, heads, sizes.head_dim, (kernels.Read(*read),)
+    )
     bench = kernels.Bench(case, sizes.layers)
     prefix, launches = kernels.captured(bench.prefix, sizes.layers)
     replay, _ = kernels.captured(bench.whole, sizes.layers)
@@ -100,11 +118,34 @@ def plan_seconds(rows: int, steps: int) -> dict[str, float]:
     return found
 
 
-def dense_launches(rule: SaturationRule, sizes: Sizes, step: Step, seconds: float) -> float:
+def plans_of(sizes: Sizes) -> list[DecodePlan]:
+    """Two plans that say the same, as two steps have them between which a row was replaced."""
+    batch = plan_cost.Batch(sizes.rows, classes=1, chunks=1)
+    plan = batch.planner.plan(batch.nodes)
+    (segment,) = plan.segments
+    segments = (segment._replace(length=sizes.prefix_length),)
+    return [DecodePlan(plan.rows, segments, plan.paged) for _ in range(2)]
+
+
+def decision_seconds(rule: DispatchRule, sizes: Sizes, steps: int) -> float:
+    """Host time of a decision when the plan is new in every step, p99."""
+    turns = itertools.cycle(plans_of(sizes))
+    shape, tokens = StepShape(sizes.rows, sizes.group, sizes.rows), _tokens(sizes)
+    taken = plan_cost.measure(lambda: rule.decide(shape, next(turns), tokens), steps)
+    return taken["p99_us"] * 1e-6
+
+
+def _tokens(sizes: Sizes) -> int:
+    return sizes.rows * (sizes.prefix_length + OWN_TOKENS)
+
+
+def dense_launches(rule: DispatchRule, sizes: Sizes, step: Step, seconds: float) -> float:
     """Launches of the dense kernel in 15 s of steps that the rule decides, one after another."""
+    plan, tokens = plans_of(sizes)[0], _tokens(sizes)
     launches, begin = 0, time.perf_counter()
     while True:
-        if rule.choose(StepShape(sizes.rows, sizes.group, sizes.rows)) == DENSE:
+        shape = StepShape(sizes.rows, sizes.group, sizes.rows)
+        if rule.decide(shape, plan, tokens).backend == DENSE:
             launches += sizes.layers
         step.whole()
         step.wait()
@@ -114,10 +155,9 @@ def dense_launches(rule: SaturationRule, sizes: Sizes, step: Step, seconds: floa
 
 
 def record_of(
-    sizes: Sizes, device: str, m_sat: int, seconds: float, host_steps: int
+    sizes: Sizes, device: str, rule: DispatchRule, seconds: float, host_steps: int
 ) -> dict[str, Any]:
     """Everything, of one step."""
-    rule = SaturationRule(m_sat)
     step = fused_step(sizes, host_steps) if device == "cuda" else portable_step(sizes)
     kernel, whole = time_together(device, [step.kernel, step.whole], min(seconds, 2.0))
     return {
@@ -126,8 +166,9 @@ def record_of(
         "read": "shared",
         "backend": "dispatch",
         **sizes._asdict(),
-        "m_sat": m_sat,
+        "rule": rule.describe(),
         "dispatch_cpu_s": overhead_ns(rule) * 1e-9,
+        "decision_new_plan_p99_s": decision_seconds(rule, sizes, host_steps),
         **plan_seconds(sizes.rows, host_steps),
         **step.host,
         "kernel_wall_s": kernel.median / step.launches,
@@ -141,10 +182,22 @@ def _parser() -> argparse.ArgumentParser:
     sizes = {"rows": 256, "prefix-length": 8192, "q-heads": 32, "kv-heads": 8}
     for name, default in (sizes | {"head-dim": 128, "layers": 32, "m-sat": 1024}).items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--profile", help="hardware profile whose rule decides, before --m-sat")
+    parser.add_argument("--stock", default="flashinfer", help="the engine's own decode backend")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="left out, a GPU if there is one")
     parser.add_argument("--seconds", type=float, default=15.0, help="of dispatched steps")
     parser.add_argument("--host-steps", type=int, default=2000, help="samples of host times")
     return parser
+
+
+def rule_of(options: argparse.Namespace, sizes: Sizes) -> DispatchRule:
+    """What `--granikv-backend auto` takes on the profile's hardware; Eq. 2 where it has no fit."""
+    profile = load_profile(options.profile) if options.profile else None
+    if profile is None or (profile.cost is None and profile.m_sat is None):
+        return SaturationRule(options.m_sat)
+    width = sizes.head_dim
+    geometry = Geometry(sizes.kv_heads, sizes.group, width, width, 2)
+    return auto_rule(profile, geometry, options.stock, (CASCADE, DENSE), AUTO)
 
 
 def _refusal(options: argparse.Namespace, device: str) -> str | None:
@@ -166,7 +219,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"dispatch_cost: {refusal}", file=sys.stderr)
         return 2
     sizes = Sizes(*(getattr(options, name) for name in Sizes._fields))
-    record = record_of(sizes, device, options.m_sat, options.seconds, options.host_steps)
+    try:
+        rule = rule_of(options, sizes)
+    except (ProfileError, OSError) as error:
+        print(f"dispatch_cost: {error}", file=sys.stderr)
+        return 2
+    record = record_of(sizes, device, rule, options.seconds, options.host_steps)
     machine = {
         "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
         "torch": torch.__version__,

@@ -96,6 +96,7 @@ DERIVED: dict[str, Callable[[CellLike], float | None]] = {
     "kv_heads_per_rank": _kv_heads_per_rank,
     "dispatch_cpu_us": _times("dispatch_cpu_s", 1e6),
     "dispatch_step_pct": _wrapper_share,
+    "decision_new_plan_p99_us": _times("decision_new_plan_p99_s", 1e6),
     "plan_changed_p99_us": _times("plan_changed_p99_s", 1e6),
     "plan_unchanged_p99_us": _times("plan_unchanged_p99_s", 1e6),
     "metadata_p99_us": _metadata_us,

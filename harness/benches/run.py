@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from harness import environment, server, store
@@ -71,7 +72,7 @@ def _attempt(plan: BenchPlan) -> Cell:
             "valid": not reasons,
             "reasons": reasons,
             "metrics": numbers,
-            "server": {"program": plan.server.module, "arguments": list(plan.server.arguments)},
+            "server": {"program": plan.server.module, "arguments": _public(plan)},
             "bench": found,
             "started": started.isoformat(timespec="seconds"),
             "seconds": {"program_s": round(time.monotonic() - began, 3)},
@@ -83,6 +84,11 @@ def _attempt(plan: BenchPlan) -> Cell:
     else:
         logger.error("%s: invalid: %s", plan.title, "; ".join(cell.reasons))
     return cell
+
+
+def _public(plan: BenchPlan) -> list[str]:
+    """The program's arguments, of a file its name alone: directories are this machine's own."""
+    return [Path(a).name if a.startswith("/") else a for a in plan.server.arguments]
 
 
 def _spoken(numbers: Mapping[str, float]) -> str:

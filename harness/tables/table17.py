@@ -35,6 +35,11 @@ TABLE = Quantities(
             Kind.PERCENT,
             "wrapper_step_pct_below",
         ),
+        _row(
+            "Choice when the plan is new, p99 (µs)",
+            "decision_new_plan_p99_us",
+            Kind.MICROSECONDS,
+        ),
         _row("Plan of a step, a row replaced, p99 (µs)", "plan_changed_p99_us", Kind.MICROSECONDS),
         _row("Plan of a step, nothing new, p99 (µs)", "plan_unchanged_p99_us", Kind.MICROSECONDS),
         _row("Work list and snapshot, p99 (µs)", "metadata_p99_us", Kind.MICROSECONDS),
@@ -52,5 +57,5 @@ TABLE = Quantities(
 
 
 def build(sources: Sources) -> Table:
-    """Eight quantities of one kernel cell whose system is granikv."""
+    """Nine quantities of one kernel cell whose system is granikv."""
     return TABLE.build(sources)

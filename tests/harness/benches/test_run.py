@@ -117,11 +117,12 @@ def test_what_fits_no_benchmark_is_refused(
     assert program.runs == []
 
 
-def test_the_threshold_is_the_profile_s() -> None:
-    values = config.compose_cell(["experiment=table17", "hardware=a100_40gb"])
-    arguments = " ".join(DispatchCost().arguments(values))
-    assert arguments.startswith("--device cuda --rows 256 --prefix-length 8192 --q-heads 32")
-    assert arguments.endswith("--layers 32 --m-sat 1024 --seconds 15")
+def test_the_rule_is_the_profile_s(tmp_path: Path) -> None:
+    overrides = ["experiment=table17", "hardware=a100_40gb", f"output={tmp_path}"]
+    words = " ".join(DispatchCost().arguments(config.compose_cell(overrides)))
+    (profile,) = (tmp_path / "profiles").iterdir()
+    assert words.startswith(f"--device cuda --profile {profile} --rows 256 --prefix-length 8192")
+    assert words.endswith("--layers 32 --seconds 15")
 
 
 def test_table_17_on_the_cpu(tmp_path: Path) -> None:
@@ -130,6 +131,8 @@ def test_table_17_on_the_cpu(tmp_path: Path) -> None:
     overrides = ["experiment=table17_cpu", "hardware=cpu", f"output={tmp_path}"]
     cell = jobs.measure(jobs.plan(config.compose_cell([*overrides, "workload.seconds=0.05"])))
     assert cell.valid, cell.reasons
+    assert "rows * n_q/kv >= 8" in cell.record["bench"]["record"]["rule"]
+    assert str(tmp_path) not in (cell.directory / "cell.json").read_text()
     table = registry.builders()[17](Sources.of([cell], []))
     shown = [table.entry(row, "here.GraniKV") for row in range(len(table.rows))]
-    assert sum(isinstance(entry, Measured) for entry in shown) == 7, "no kernel, no work list"
+    assert sum(isinstance(entry, Measured) for entry in shown) == 8, "no work list"
