@@ -63,7 +63,7 @@ def _job(config: DictConfig) -> None:
 
 def _cell_id(*, _root_: DictConfig) -> str:
     """`${cell_id:}`: of the cell that a job measures, or the job's number where it cannot be."""
-    own = [key for key in _root_ if key not in configuration.NOT_A_CELLS]
+    own = [str(key) for key in _root_ if key not in configuration.NOT_A_CELLS]
     try:
         return plan(configuration.plain(OmegaConf.masked_copy(_root_, own))).id
     except HarnessError:

@@ -40,7 +40,9 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 0.5
 PROGRESS_S = 10.0
-STOP_TIMEOUT_S = 40.0
+STOP_TIMEOUT_S = 90.0
+GRACE_S, WRAPPED_GRACE_S = 3.0, 30.0
+"""Until a server that is told to end is killed; a profiler around it still writes its report."""
 DEVICE_WAIT_S = 24 * 3600.0
 PORT_TAKEN = "address already in use"
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -301,6 +303,7 @@ def _launch(spec: ServerSpec, options: StartOptions, port: int) -> Path:
         "device": spec.device,
         "share": spec.share,
         "linger_s": options.linger_s,
+        "grace_s": WRAPPED_GRACE_S if spec.wrapper else GRACE_S,
     }
     write_json(spec.directory / "launch.json", launch)
     leases.take(spec.directory, leases.open_session())

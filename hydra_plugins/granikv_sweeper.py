@@ -24,7 +24,7 @@ class CellSweeper(Sweeper):
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Called by Hydra once the configuration is composed."""
-        self.config = config
+        self.composed = config
         self.launcher: Launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
@@ -33,4 +33,4 @@ class CellSweeper(Sweeper):
         """Plan, estimate, launch; raises SweepError when a cell failed."""
         from harness.sweeps import multirun
 
-        return multirun.sweep(arguments, self.order, self.launcher, self.config)
+        return multirun.sweep(arguments, self.order, self.launcher, self.composed)

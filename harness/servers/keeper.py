@@ -103,7 +103,7 @@ class Keeper:
         with suppress(ProcessLookupError):
             server.terminate()
         with suppress(subprocess.TimeoutExpired):
-            server.wait(GRACE_S)
+            server.wait(self.launch["grace_s"])
         rest = psutil.Process().children(recursive=True)
         for process in rest:
             with suppress(psutil.NoSuchProcess):

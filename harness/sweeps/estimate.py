@@ -106,8 +106,10 @@ class Estimator:
         if entry.values["workload"].get("kind") == "kernel":
             return 0.0
         known = self._starts.get(_server_kind(entry.values))
-        device = entry.values["hardware"]["device"]
-        return statistics.median(known) if known else START_S[device] * (1 + 0.3 * (entry.tp - 1))
+        if known:
+            return float(statistics.median(known))
+        first = START_S[str(entry.values["hardware"]["device"])]
+        return first * (1 + 0.3 * (entry.tp - 1))
 
     def forecast(self, entries: Sequence[Entry]) -> Forecast:
         """Of entries in the order in which they will be measured."""
@@ -145,7 +147,7 @@ def _computed(values: Mapping[str, Any]) -> float:
     read = b * (sum(lengths) / len(lengths) + TURN_TOKENS + output) * _kv_bytes(values)
     bandwidth = float(values["hardware"]["ceilings"].get("bandwidth_gbps") or 0) * 1e9 or BANDWIDTH
     step = GPU_STEP_S + (read + _weight_bytes(values)) / bandwidth
-    return GPU_CELL_S + prefill + waves * output * step
+    return float(GPU_CELL_S + prefill + waves * output * step)
 
 
 def _shape(values: Mapping[str, Any]) -> dict[str, Any]:

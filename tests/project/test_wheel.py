@@ -24,7 +24,7 @@ def test_it_holds_the_packages_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
     info = next(top for top in tops if top.endswith(".dist-info"))
-    assert tops == {"granikv", "harness", "workloads", info}
+    assert tops == {"granikv", "harness", "hydra_plugins", "workloads", info}
     assert f"{info}/licenses/LICENSE" in names
     assert f"{info}/licenses/NOTICE" in names
 
