@@ -16,6 +16,13 @@ SHIPPED = paper.ROOT / "results" / "h200"
 KINDS = {3: "sharegpt", 9: "sharegpt", 10: "sharegpt", 11: "sharegpt"} | dict.fromkeys(
     (6, 7, 8), "synthetic"
 )
+LADDER = {512, 1024, 2048, 4096, 8192, 16384}
+GRID = {
+    "sharegpt": (LADDER, {8, 32, 128, 256, 512, 1024}, {1}),
+    "synthetic": (LADDER - {16384}, {8, 32, 128, 256}, {1}),
+    "multi_prefix": ({8192}, {256}, {1, 4, 16, 64}),
+}
+"""(L_p, B, k) of the paper's tables by workload. Unequal prefixes: k = 4 and 8 at B = 256."""
 
 
 def shipped() -> list[CellLike]:
@@ -80,3 +87,50 @@ def test_a_forgotten_cell_would_be_found(monkeypatch: pytest.MonkeyPatch) -> Non
         if cell.id.startswith("granikv-sharegpt-512-b8-k1-llama31_8b-1-full")
     ]
     assert list(forgotten(cells)) == ["table 9: 512 | 8 | GraniKV"]
+
+
+def place(cell: CellLike) -> tuple[object, ...] | None:
+    """Where a serving cell stands by its raw configuration; None off the paper's grid."""
+    asked, workload = cell.config, cell.config["workload"]
+    kind, system, model = workload["kind"], asked["system"]["name"], asked["model"]
+    config = MODEL_CONFIGS.get(model["name"], "")
+    ours = system not in SYSTEMS or system == "cascade_on_granikv" or asked.get("profile")
+    if kind not in GRID or ours or not cell.valid or not config.endswith(f"/TP={model['tp']}"):
+        return None
+    unequal = workload.get("prefix_lengths")
+    lengths, bs, ks = ({None}, {256}, {4, 8}) if unequal else GRID[kind]
+    k = len(unequal) if unequal else workload.get("prefix_count") or 1
+    b = asked["load"].get("permits") or workload.get("requests")
+    length = None if unequal else workload.get("prefix_length")
+    if kind == "multi_prefix" and config != paper.LLAMA_8B:
+        return None
+    return (
+        (system, config, kind, length, b, k)
+        if {length} <= lengths and b in bs and k in ks
+        else None
+    )
+
+
+def unseen(cells: Sequence[CellLike]) -> set[tuple[object, ...]]:
+    """Places of the paper's tables that have valid cells of which no table shows any."""
+    sources = Sources.of([], cells)
+    frames = [build(sources).frame() for number, build in registry.builders().items() if number > 2]
+    shown = {name for frame in frames for names in frame["cells"] for name in str(names).split()}
+    places = {cell.id: found for cell in cells if (found := place(cell)) is not None}
+    return set(places.values()) - {found for name, found in places.items() if name in shown}
+
+
+def test_every_place_that_has_a_shipped_cell_shows_one() -> None:
+    assert unseen(shipped()) == set()
+
+
+def test_every_place_that_has_a_made_up_cell_shows_one() -> None:
+    assert unseen(campaign()) == set()
+    assert len({place(cell) for cell in campaign()} - {None}) > 400
+
+
+def test_an_unseen_cell_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.tables.numbers.Point.matches", lambda self, at: False)
+    wanted = "granikv-multi_prefix-8192-b256-k16-llama31_8b-1-full"
+    cells = [cell for cell in campaign() if cell.id.startswith(wanted)]
+    assert unseen(cells) == {("granikv", paper.LLAMA_8B, "multi_prefix", 8192, 256, 16)}
