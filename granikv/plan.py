@@ -6,9 +6,9 @@ range, the token position at which it starts in each reader's sequence, and the 
 What no slab holds is read page by page: the *paged ranges* of a row.
 
 The plan depends only on which node each row ends at and on where the slabs are. `Planner` keeps
-what did not change: the whole plan while the rows and the index stand still; while only the rows
-change, each node's layout and which layouts share which ranges. `granikv.bench.plan_cost` says what
-a step costs.
+what did not change: the whole plan while rows and index stand still, or while rows are replaced by
+others of their class; else each node's layout, and which layouts share which ranges.
+`granikv.bench.plan_cost` says what a step costs.
 Pure Python, host data only: no device is read.
 """
 
@@ -197,6 +197,7 @@ class Planner:
         self._plan = DecodePlan(0, (), ())
         self._layouts: dict[PrefixNode | None, Layout] = {}
         self._by_slabs: dict[tuple[Slab, ...], Layout] = {}
+        self._of_rows: list[Layout] | None = None
         self._shape_of: set[Layout] = set()
         self._shape: list[tuple[Slab, list[Layout]]] = []
 
@@ -218,6 +219,9 @@ class Planner:
 
     def _build(self, nodes: Sequence[PrefixNode | None]) -> DecodePlan:
         layouts = self._layouts_of(nodes)
+        if layouts == self._of_rows:
+            return self._plan  # a plan follows from its rows' layouts alone
+        self._of_rows = layouts
         classes: dict[Layout, list[int]] = {layout: [] for layout in layouts}
         for row, layout in enumerate(layouts):
             classes[layout].append(row)

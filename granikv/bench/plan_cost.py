@@ -2,9 +2,9 @@
 
 Rows hang below HOT prefixes as in a real tree. Four cases: nothing changed since the last step; one
 row was replaced by another of its class; by one of another class, so that the classes' sizes change
-too; and one was replaced after a slab moved in the tree. Each is timed as the plan alone, and with
-the metadata that the kernels read of it (the work list, as for 32/8 heads on an H200). Host time
-only; no device is touched. JSON on standard output, in µs.
+too; and one was replaced after the end of a prefix was placed elsewhere. Each is timed as the plan
+alone, and with the metadata that the kernels read of it (the work list, as for 32/8 heads on an
+H200). Host time only; no device is touched. JSON on standard output, in µs.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Batch:
         self.prefixes = [self._prefix(root, chunks, 1 + c * chunks * 256) for c in range(classes)]
         self.nodes = [_Node(self.prefixes[i % classes], 50) for i in range(rows)]
         self.step = 0
+        self._free = 256 * (classes * chunks + 1)
 
     def _prefix(self, parent: _Node, chunks: int, base: int) -> _Node:
         for chunk in range(chunks):
@@ -78,8 +79,11 @@ class Batch:
         return self._replaced(at, at + 1 + self.step // len(self.nodes))
 
     def slabs_changed(self) -> DecodePlan:
-        """A relocation or a split happened somewhere in the tree."""
-        self.index.version += 1
+        """The last node of a prefix was placed elsewhere, and a row was replaced."""
+        node = self.prefixes[self.step % len(self.prefixes)]
+        self.index.drop(node)
+        self._free += 129  # never right behind another
+        self.index.place(node, self._free)
         return self.one_row_replaced()
 
     def _replaced(self, row: int, prefix: int) -> DecodePlan:

@@ -25,8 +25,16 @@ def test_the_batch_is_the_one_described() -> None:
     before = plan
     batch.unchanged()
     assert batch.planner.plan(list(batch.nodes)) is before
-    batch.one_row_replaced()
-    assert batch.planner.plan(list(batch.nodes)) is not before
+    assert batch.one_row_replaced() is before, "one of the same class"
+    assert batch.class_changed() is not before
+
+
+def test_the_end_of_a_prefix_moves() -> None:
+    batch = plan_cost.Batch(rows=12, classes=4, chunks=3)
+    before = [(s.base, s.length) for s in batch.unchanged().segments]
+    after = [(s.base, s.length) for s in batch.slabs_changed().segments]
+    assert sorted(length for _, length in after) == [128, 256, 384, 384, 384]
+    assert len(set(before) & set(after)) == 3
 
 
 def test_a_wrong_size_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,5 +56,5 @@ def test_metadata_is_written_for_a_new_plan_only() -> None:
     metadata.arrays.covered[:] = -1
     metadata.follow(batch.unchanged())
     assert metadata.arrays.covered[0] == -1
-    metadata.follow(batch.one_row_replaced())
+    metadata.follow(batch.class_changed())
     assert metadata.arrays.covered[:12].tolist() == [128] * 12
