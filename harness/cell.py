@@ -81,16 +81,6 @@ def _public_state(state: dict[str, Any] | None) -> dict[str, Any] | None:
     return {**state, "config": {**config, **scrub.environment(texts)}}
 
 
-def _public_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration as it may be stored."""
-    engine = config["engine"]
-    public = {
-        "arguments": scrub.arguments([str(argument) for argument in engine["arguments"]]),
-        "environment": scrub.environment(engine["environment"]),
-    }
-    return {**config, "engine": {**engine, **public}}
-
-
 def _warm_up_requests(workload: Workload, count: int, tokens: int) -> list[Request]:
     """The first of the measured requests and the longest, at once and for a few tokens each."""
     first = list(workload.requests[: max(1, count)])
@@ -302,7 +292,7 @@ class _Measurement:
         plan = self.plan
         record: Mapping[str, Any] = {
             "id": plan.id,
-            "config": _public_config(plan.config),
+            "config": plan.config,
             "workload": {
                 "name": plan.workload.name,
                 "sha256": plan.workload.sha256,
@@ -312,7 +302,7 @@ class _Measurement:
             },
             "environment": environment.describe(plan.server.python),
             "valid": not self.reasons,
-            "reasons": [scrub.scrub(reason) for reason in self.reasons],
+            "reasons": self.reasons,
             "metrics": metrics.compute(self.log, plan.config["slo"]) | self.further_metrics,
             "cache": self.cache,
             "client": self.client,
@@ -322,7 +312,7 @@ class _Measurement:
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": self.seconds,
         }
-        texts = {} if self.trace is None else {"traceback.txt": scrub.scrub(self.trace)}
+        texts = {} if self.trace is None else {"traceback.txt": self.trace}
         cell = store.write(plan.root, record, self.log, texts, self.frames)
         if cell.valid:
             logger.info("%s: %.0f output tok/s", plan.title, cell.metrics["output_tok_s"])

@@ -25,6 +25,7 @@ from filelock import FileLock
 
 from harness.errors import HarnessError
 from harness.files import write_bytes, write_json
+from harness.servers import scrub
 
 logger = logging.getLogger(__name__)
 
@@ -229,7 +230,8 @@ def write(
     """Store one cell: the whole directory appears at once, or not at all.
 
     `record` is cell.json without `schema_version` and the hashes; `texts` are further files by
-    name, `frames` further tables by the name under which `Cell.frame` gives them back. An earlier
+    name, `frames` further tables by the name under which `Cell.frame` gives them back. What may
+    name this machine in the reasons, the texts and the engine's settings is scrubbed. An earlier
     cell of the same id moves to `rejected/`. Raises HarnessError when the disk does not take it.
     """
     target = runs(root) / str(record["id"])
@@ -239,6 +241,8 @@ def write(
         beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=runs(root)))
         full = {
             **record,
+            "config": _public(record["config"]),
+            "reasons": [scrub.scrub(reason) for reason in record["reasons"]],
             "schema_version": SCHEMA_VERSION,
             "requests_sha256": _write_table(beside, "requests", log),
             "frames_sha256": {
@@ -246,7 +250,7 @@ def write(
             },
         }
         for name, text in (texts or {}).items():
-            (beside / name).write_text(text, encoding="utf-8")
+            (beside / name).write_text(scrub.scrub(text), encoding="utf-8")
         write_json(beside / "cell.json", full)
         beside.chmod(0o755)
         _set_aside(root, target)
@@ -258,6 +262,16 @@ def write(
     cell = read(target)
     assert cell is not None
     return cell
+
+
+def _public(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without directories and keys in what is handed on to the engine."""
+    engine = dict(config.get("engine") or {})
+    if "arguments" in engine:
+        engine["arguments"] = scrub.arguments([str(one) for one in engine["arguments"]])
+    if "environment" in engine:
+        engine["environment"] = scrub.environment(engine["environment"])
+    return {**config, "engine": engine} if engine else dict(config)
 
 
 def keep_log(root: Path, name: str, text: str) -> str:

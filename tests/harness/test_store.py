@@ -50,6 +50,18 @@ def test_a_cell_comes_back_as_it_was_written(tmp_path: Path, log: pd.DataFrame) 
     assert [list(chunk) for chunk in read["chunk_tokens"]] == [[1, 1], [1, 3]]
 
 
+def test_nothing_that_names_this_machine_is_stored(tmp_path: Path, log: pd.DataFrame) -> None:
+    engine = {"arguments": ["--api-key", "S3cr3t"], "environment": {"X": "/home/alice/y"}}
+    known = record(valid=False, reasons=["no /home/alice/model"])
+    known["config"] = {**known["config"], "engine": engine}
+    cell = store.write(tmp_path, known, log, {"traceback.txt": 'File "/home/alice/x.py"'})
+    for path in (cell.directory / "cell.json", cell.directory / "traceback.txt"):
+        assert "alice" not in path.read_text()
+        assert "S3cr3t" not in path.read_text()
+    assert cell.reasons == ("no <path>",)
+    assert cell.config["engine"]["environment"] == {"X": "y"}
+
+
 def test_not_a_number_is_stored_as_null(tmp_path: Path, log: pd.DataFrame) -> None:
     store.write(tmp_path, record(), log)
     text = (tmp_path / "runs" / "abc" / "cell.json").read_text()
