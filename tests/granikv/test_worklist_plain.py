@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,47 +13,28 @@ from tests.granikv.test_kernels_worklist import _TILINGS, _plans
 
 
 def plainly(plan: DecodePlan, tiling: Tiling, arrays: Arrays[Int32]) -> tuple[int, int]:
-    """Loops over segments, KV heads, tiles and pieces; only where to cut is the module's choice."""
+    """Loops over segments, rows and items; where the columns are cut is the module's choice."""
     segments = [s for s in plan.segments if s.length and s.rows]
-    columns = []
-    for number, s in enumerate(segments):
-        folded = len(s.rows) * tiling.group
-        blocks = -(-s.length // tiling.block_n)
-        for head in range(tiling.kv_heads):
-            for row in range(0, folded, tiling.block_m):
-                columns.append((number, head, row, blocks))
-    height = np.array([blocks for *_, blocks in columns], dtype=np.int64)
-    line = np.cumsum(height) - height
-    cuts = worklist._cuts(height, line, tiling.programs).tolist()
-    pieces = []
-    for start, blocks in zip(line.tolist(), height.tolist(), strict=True):
-        edges = sorted({start, start + blocks, *(c for c in cuts if start < c < start + blocks)})
-        pieces.append(list(itertools.pairwise(edges)))
-    most = [0] * len(segments)
-    for (number, *_), cut in zip(columns, pieces, strict=True):
-        most[number] = max(most[number], len(cut))
-
+    tiles = tuple(-(-len(s.rows) * tiling.group // tiling.block_m) for s in segments)
+    blocks = tuple(-(-s.length // tiling.block_n) for s in segments)
+    cut = worklist._cut.__wrapped__(tiles, blocks, tiling)  # made anew: nothing is remembered
+    most = cut.pieces.tolist()
     reader_start = np.cumsum([0, *(len(s.rows) for s in segments)]).tolist()
-    sizes = [len(s.rows) * n for s, n in zip(segments, most, strict=True)]
+    sizes = [len(s.rows) * n for s, n in zip(segments, most, strict=False)]
     part_start = (tiling.first_part + np.cumsum([0, *sizes])).tolist()
-    items, takers = [], []
-    for (number, head, row, _), cut, start in zip(columns, pieces, line.tolist(), strict=True):
+    items = []
+    for item, number, piece in zip(cut.items, cut.segment, cut.number, strict=True):
+        first, end, head, row, *_, lacking = item.tolist()
         s = segments[number]
         assert s.base is not None
-        for at, (begin, end) in enumerate(cut):
-            first = (begin - start) * tiling.block_n
-            last = min((end - start) * tiling.block_n, s.length)
-            part = part_start[number] + at * len(s.rows)
-            lacking = most[number] - len(cut) if at == len(cut) - 1 else 0
-            folded = len(s.rows) * tiling.group
-            where = (s.base + first, last - first, head, row)
-            items.append((*where, folded, reader_start[number], part, lacking))
-            takers.append(sum(c <= begin for c in cuts))
+        tokens = min(end, s.length) - first
+        folded = len(s.rows) * tiling.group
+        part = part_start[number] + piece * len(s.rows)
+        where = (s.base + first, tokens, head, row)
+        items.append((*where, folded, reader_start[number], part, lacking))
     _write(plan, tiling, segments, most, part_start, arrays)
     arrays.rows[: reader_start[-1]] = [row for s in segments for row in s.rows]
-    arrays.program_ptr[: tiling.programs + 1] = [
-        sum(t < program for t in takers) for program in range(tiling.programs + 1)
-    ]
+    arrays.program_ptr[: tiling.programs + 1] = cut.program_ptr
     if items:
         arrays.items[: len(items)] = items
     return len(items), sum(sizes)
