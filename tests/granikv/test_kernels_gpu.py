@@ -239,15 +239,19 @@ def test_every_form_serves_every_composition(form: str, dtype: torch.dtype, grap
         assert engine.error() <= TOLERANCE[dtype], number
 
 
-@pytest.mark.parametrize("gangs", [(2,), (4,), (4, 2)])
+@pytest.mark.parametrize("loss", [-1.0, 10.0])
 @pytest.mark.parametrize("form", ["specialised 128", "descriptors", "fused"])
-def test_gangs(form: str, gangs: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worklist, "_GANGS", gangs)
-    engine = Engine(256, (32, 8), 128, torch.bfloat16, FORMS[form])
-    for number, (shared, own) in enumerate(_compositions(256)[1:7]):
-        engine.set(shared, own)
-        engine.attend()
-        assert engine.error() <= TOLERANCE[torch.bfloat16], number
+def test_both_ways_of_cutting(form: str, loss: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worklist, "_EVEN_LOSS", loss)
+    worklist._cut.cache_clear()
+    try:
+        engine = Engine(256, (32, 8), 128, torch.bfloat16, FORMS[form])
+        for number, (shared, own) in enumerate(_compositions(256)[1:7]):
+            engine.set(shared, own)
+            engine.attend()
+            assert engine.error() <= TOLERANCE[torch.bfloat16], number
+    finally:
+        worklist._cut.cache_clear()
 
 
 @pytest.mark.parametrize("form", ["ring", "streams", "fused"])

@@ -1,12 +1,16 @@
 """The work list of a step: a DecodePlan as the int32 arrays that the kernels walk.
 
-The prefix work of a step is a set of *tiles*: `block_m` folded rows of one segment and KV head,
-against the whole segment. A few tiles of one segment side by side make a *column*, which a gang of
-as many programs walks in step, so that what they share is read from memory once. Laid end to end,
-in blocks of `block_n` tokens, the columns make one line that is cut into equal shares, one a gang;
-where a cut falls inside a column, its tiles fall into parts that the merge joins. So any
-composition of segments, equal or not, nested or not, spreads evenly over the device. A cut that
-would leave a sliver moves to the column's edge.
+The prefix work of a step is a set of *columns*: `block_m` folded rows of one segment and KV head,
+against the whole segment, in blocks of `block_n` tokens. They are cut in one of two ways:
+
+even  every column of a segment into the same number of pieces, the longest given out first, each
+      to the program that has least. Columns that read the same tokens are cut alike, so they read
+      them at the same time and memory is read once; and there are few parts to merge.
+line  the columns laid end to end and cut into equal shares, one a program. A cut that would leave
+      a sliver moves to the column's edge. No composition is uneven, but what one program reads
+      now another may have read long before.
+
+Even cuts are taken unless the line's busiest program would have clearly less to do.
 
 Host only, numpy only. The arrays lie in one buffer of fixed size, so that captured kernels find
 them at fixed addresses.
@@ -14,6 +18,7 @@ them at fixed addresses.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
@@ -33,16 +38,18 @@ ITEM_FIELDS = 8
 OPEN_END = 2**31 - 1
 """The stop of a paged range that reaches to the end of the sequence."""
 
-_ITEM_BLOCKS = 1
-"""What taking up an item costs beside its tokens, in blocks (queries, first tiles, results)."""
+_ITEM_TOKENS = 192
+"""What taking up an item costs beside its tokens, in tokens (queries, first tiles, results)."""
 _LEAST_BLOCKS = 2
 """No cut leaves fewer blocks than this on either side."""
-_GANGS: tuple[int, ...] = ()
-"""Sizes of gangs to try, the largest first. None yet: a gang has not been run on a GPU."""
+_EVEN_LOSS = 0.06
+"""How much longer the busiest program may take for the sake of even cuts."""
+_EVEN_PIECES = 8
+"""Pieces a program up to which even cuts are tried: giving out more takes the host too long."""
+_EVEN_SHARES = (1.0, 1.05, 1.1001)
+"""Longest pieces to try, as multiples of an equal share."""
 _CUTS = 64
 """Cuts that are kept: a batch moves between few of them while rows come and go."""
-_GANG_WASTE = 1 / 32
-"""A gang may leave this part of its programs' time unused, for want of tiles in the last column."""
 
 
 class WorkListOverflow(ValueError):  # noqa: N818 - named for what happened, like StopIteration
@@ -246,18 +253,97 @@ class _Cut(NamedTuple):
     program_ptr: Int64
 
 
+class _Pieces(NamedTuple):
+    """Pieces of columns, in the order of columns and tokens; begin and end in blocks."""
+
+    column: Int64
+    begin: Int64
+    end: Int64
+    program: Int64
+
+    def longest(self, programs: int, item: int) -> int:
+        """What the busiest program has to do, in blocks."""
+        if not self.column.size:
+            return 0
+        work = self.end - self.begin + item
+        return int(np.bincount(self.program, weights=work, minlength=programs).max())
+
+
 @lru_cache(maxsize=_CUTS)
 def _cut(tiles_of: tuple[int, ...], blocks_of: tuple[int, ...], tiling: Tiling) -> _Cut:
     """Cut the columns of segments with so many tiles a KV head and so many blocks."""
     tiles, blocks = (np.array(sizes, dtype=np.int64) for sizes in (tiles_of, blocks_of))
-    all_tiles = tiles * tiling.kv_heads
-    gang = _gang(all_tiles, blocks, tiling.programs)
-    columns = -(-all_tiles // gang)
+    columns = tiles * tiling.kv_heads
+    pieces = _pieces(columns, blocks, tiling)
     first_column = _starts(columns)
-    of_column = np.repeat(np.arange(tiles.size), columns)
-    height = blocks[of_column]
+    column = pieces.column
+    of_columns = np.bincount(column, minlength=int(columns.sum()))
+    number = np.arange(column.size) - _starts(of_columns)[column]
+    most = np.maximum.reduceat(of_columns, first_column) if tiles.size else of_columns
+    segment = np.repeat(np.arange(tiles.size), columns)[column]
+    last = np.ones(column.size, dtype=bool)
+    last[:-1] = column[1:] != column[:-1]
+
+    head, within = np.divmod(column - first_column[segment], tiles[segment])
+    items = np.zeros((column.size, ITEM_FIELDS), dtype=np.int64)
+    items[:, 0] = pieces.begin * tiling.block_n
+    items[:, 1] = pieces.end * tiling.block_n
+    items[:, 2] = head
+    items[:, 3] = within * tiling.block_m
+    items[:, 7] = np.where(last, most[segment] - number - 1, 0)
+    order = np.argsort(pieces.program, kind="stable")
+    program_ptr = np.zeros(tiling.programs + 1, dtype=np.int64)
+    np.cumsum(np.bincount(pieces.program, minlength=tiling.programs), out=program_ptr[1:])
+    return _Cut(items[order], segment[order], number[order], most, program_ptr)
+
+
+def _pieces(columns: Int64, blocks: Int64, tiling: Tiling) -> _Pieces:
+    item = max(1, _ITEM_TOKENS // tiling.block_n)
+    line = _line_pieces(np.repeat(blocks, columns), tiling.programs, item)
+    bound = (1 + _EVEN_LOSS) * line.longest(tiling.programs, item)
+    share = max(int(columns @ blocks) / tiling.programs, 1.0)
+    most = np.maximum(blocks // _LEAST_BLOCKS, 1)
+    best, tried = line, set()
+    for longest in _EVEN_SHARES:
+        number = np.clip(np.ceil(blocks / (longest * share)), 1, most).astype(np.int64)
+        # No way of giving the pieces out takes less than the longest of them, or the mean.
+        least = max(
+            int((-(-blocks // number) + item).max(initial=0)),
+            int(columns @ (blocks + number * item)) // tiling.programs,
+        )
+        pieces = int(columns @ number)
+        if tuple(number) in tried or least > bound or pieces > _EVEN_PIECES * tiling.programs:
+            continue
+        tried.add(tuple(number))
+        even = _even_pieces(columns, blocks, number, tiling.programs, item)
+        taken = even.longest(tiling.programs, item)
+        if taken < bound or (taken == bound and best is line):
+            best, bound = even, taken
+    return best
+
+
+def _even_pieces(columns: Int64, blocks: Int64, number: Int64, programs: int, item: int) -> _Pieces:
+    """Every column of segment s in number[s] pieces, the longest given out first."""
+    of_column = np.repeat(np.arange(columns.size), columns)
+    cut = number[of_column]
+    column = np.repeat(np.arange(of_column.size), cut)
+    at = np.arange(column.size) - _starts(cut)[column]
+    height, cut = blocks[of_column[column]], cut[column]
+    begin, end = at * height // cut, (at + 1) * height // cut
+    work = end - begin + item
+    program = np.zeros(column.size, dtype=np.int64)
+    loads = [(0, i) for i in range(programs)]
+    for piece in np.argsort(-work, kind="stable").tolist():
+        load, least = loads[0]
+        heapq.heapreplace(loads, (load + int(work[piece]), least))
+        program[piece] = least
+    return _Pieces(column, begin, end, program)
+
+
+def _line_pieces(height: Int64, programs: int, item: int) -> _Pieces:
+    """The columns end to end, of so many blocks each, in equal shares."""
     line = _starts(height)
-    cuts = _cuts(height, line, tiling.programs // gang)
+    cuts = _line_cuts(height, line, programs, item)
     begin = np.concatenate((line, cuts))
     begin.sort(kind="stable")
     total = height.sum(keepdims=True)
@@ -267,53 +353,21 @@ def _cut(tiles_of: tuple[int, ...], blocks_of: tuple[int, ...], tiling: Tiling) 
     begin = begin[distinct]
     end = np.concatenate((begin[1:], total[: begin.size]))
     column = np.searchsorted(line, begin, "right") - 1
-    of_columns = np.bincount(column, minlength=of_column.size)
-    number = np.arange(column.size) - _starts(of_columns)[column]
-    pieces = np.maximum.reduceat(of_columns, first_column) if tiles.size else of_columns
-    segment = of_column[column]
-    last = np.ones(segment.size, dtype=bool)
-    last[:-1] = column[1:] != column[:-1]
-
-    lane = np.arange(gang)
-    tile = ((column - first_column[segment]) * gang)[:, None] + lane
-    there = (tile < all_tiles[segment][:, None]).ravel()
-    head, within = np.divmod(tile, tiles[segment][:, None])
-    of_piece = np.zeros((segment.size, ITEM_FIELDS), dtype=np.int64)
-    of_piece[:, 0] = (begin - line[column]) * tiling.block_n
-    of_piece[:, 1] = (end - line[column]) * tiling.block_n
-    of_piece[:, 7] = np.where(last, pieces[segment] - number - 1, 0)
-    items = np.repeat(of_piece, gang, axis=0)
-    items[:, 2] = head.ravel()
-    items[:, 3] = within.ravel() * tiling.block_m
-    program = (np.searchsorted(cuts, begin, "right")[:, None] * gang + lane).ravel()[there]
-    order = np.flatnonzero(there)[np.argsort(program.astype(np.uint16), kind="stable")]
-    program_ptr = np.zeros(tiling.programs + 1, dtype=np.int64)
-    np.cumsum(np.bincount(program, minlength=tiling.programs), out=program_ptr[1:])
-    of_item = order // gang
-    return _Cut(items[order], segment[of_item], number[of_item], pieces, program_ptr)
+    program = np.searchsorted(cuts, begin, "right")
+    return _Pieces(column, begin - line[column], end - line[column], program)
 
 
-def _gang(all_tiles: Int64, blocks: Int64, programs: int) -> int:
-    """Most tiles a column for which hardly any program goes without one."""
-    work = int((all_tiles * blocks).sum())
-    for gang in _GANGS:
-        taken = int((-(-all_tiles // gang) * gang * blocks).sum())
-        if programs % gang == 0 and taken <= (1 + _GANG_WASTE) * work:
-            return gang
-    return 1
-
-
-def _cuts(height: Int64, line: Int64, gangs: int) -> Int64:
-    """Where the line is cut, in blocks: one cut fewer than gangs at most, not descending."""
-    weights = height + _ITEM_BLOCKS
+def _line_cuts(height: Int64, line: Int64, programs: int, item: int) -> Int64:
+    """Where the line is cut, in blocks: one cut fewer than programs at most, not descending."""
+    weights = height + item
     ends = np.cumsum(weights)
     if not ends.size:
         return np.zeros(0, dtype=np.int64)
     total = int(ends[-1])
-    shares = min(gangs, max(1, total // (_LEAST_BLOCKS + _ITEM_BLOCKS)))
+    shares = min(programs, max(1, total // (_LEAST_BLOCKS + item)))
     wanted = np.arange(1, shares) * total // shares
     column = np.searchsorted(ends, wanted, "right")
-    within = np.maximum(wanted - (ends - weights)[column] - _ITEM_BLOCKS, 0)
+    within = np.maximum(wanted - (ends - weights)[column] - item, 0)
     blocks = height[column]
     within = np.where(within < _LEAST_BLOCKS, 0, within)
     within = np.where(blocks - within < _LEAST_BLOCKS, np.where(within, blocks, 0), within)
