@@ -8,6 +8,7 @@ from typing import TypeAlias
 from harness.analysis.cells import CellLike
 from harness.figures import (
     bridge,
+    causes,
     dispatch,
     figure1,
     latency,
@@ -28,6 +29,7 @@ FIGURES: dict[str, Draw] = {
     "regimes": regimes.draw,
     "dispatch": dispatch.draw,
     "bridge": bridge.draw,
+    "causes": causes.draw,
     "sensitivity": sensitivity.draw,
     "latency": latency.draw,
     "occupancy": occupancy.draw,

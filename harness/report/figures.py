@@ -16,6 +16,7 @@ TITLES = {
     "regimes": "Regime map over B and L_p",
     "dispatch": "Dispatch trace",
     "bridge": "The Amdahl bridge",
+    "causes": "What the gain comes from",
     "sensitivity": "Sensitivity to f_p",
     "latency": "TTFT and TPOT distributions",
     "occupancy": "Pool occupancy",

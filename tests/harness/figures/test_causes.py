@@ -1,0 +1,91 @@
+"""The figure of causes draws the 2 × 2 and the ablations of one GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.analysis.statistics import Estimate
+from harness.figures import causes
+from harness.figures.drawing import NothingToDraw
+from harness.tables.sources import CellSource, Sources
+from tests.harness.analysis.made_up import MadeUpCell, cpu_cell
+from tests.harness.campaign import K4, campaign, kernel, serving
+from tests.harness.figures.drawn import bars, drawing, texts
+
+KERNELS = [kernel(layout, read) for layout in ("HOT", "paged") for read in ("shared", "unshared")]
+SERVED = [serving(s, "sharegpt", (16384,), 256) for s in ("sglang_default", "granikv")]
+FOUR = [
+    serving(s, "multi_prefix", K4, 256, k=4, budget=budget)
+    for s in ("sglang_default", "sglang_cascade", "granikv")
+    for budget in ("full", "paper")
+]
+
+
+def source(cells: list[MadeUpCell]) -> CellSource:
+    return Sources.of([], cells).measured("")[0]
+
+
+def gains(panel: causes.Panel) -> dict[str, float]:
+    return {label: round(gain.value, 4) for label, gain in panel.gains.items()}
+
+
+def test_the_kernel_s_two_causes() -> None:
+    """Pages take twice a slab's time, and a read by each row five times a shared one."""
+    (panel,) = causes.panels(source(KERNELS))
+    assert gains(panel) == {
+        "pages, each row reads": 1.0,
+        "slab, each row reads": 2.0,
+        "pages, read once": 5.0,
+        "slab, read once": 10.0,
+    }
+
+
+def test_serving_is_compared_with_sglang_default() -> None:
+    one, four = causes.panels(source([*SERVED, *FOUR]))
+    assert gains(one) == {
+        "SGLang default: pages, each row reads": 1.0,
+        "GraniKV: dispatched each step": 2.0,
+    }
+    assert gains(four)["what the whole batch shares, once"] == 1.6
+
+
+def test_one_bar_compares_nothing() -> None:
+    assert causes.panels(source(SERVED[:1])) == []
+
+
+def test_bars_labels_and_what_is_missing() -> None:
+    shown = drawing("causes", shipped=[*KERNELS, *SERVED])
+    kernels, one = shown.figure.axes
+    assert [bar.get_width() for bar in bars(kernels)] == pytest.approx([1, 2, 5, 10])
+    assert [label.get_text() for label in kernels.get_yticklabels()] == list(
+        causes.KERNELS.values()
+    )
+    assert texts(one).count(" not measured") == 4
+    assert "  2.00×" in texts(one)
+    assert kernels.get_xlim()[0] == one.get_xlim()[0] == 0
+    assert "one H200" in shown.caption
+
+
+def test_cells_from_here_come_first() -> None:
+    assert "here" in drawing("causes", here=KERNELS, shipped=SERVED).caption
+
+
+def test_an_interval_is_drawn() -> None:
+    wide = [
+        MadeUpCell(f"{c.id}-{n}", c.config, dict(c.metrics) | {"output_tok_s": 100.0 + n})
+        for c in SERVED
+        for n in range(3)
+    ]
+    (panel,) = causes.panels(source(wide))
+    gain = panel.gains["GraniKV: dispatched each step"]
+    assert isinstance(gain, Estimate)
+    assert gain.low < gain.value < gain.high
+
+
+def test_a_cpu_shows_no_cause() -> None:
+    with pytest.raises(NothingToDraw, match="No GPU cell"):
+        drawing("causes", here=[cpu_cell("granikv", 2.0), cpu_cell("sglang_default", 1.0)])
+
+
+def test_the_campaign_fills_it() -> None:
+    assert len(causes.panels(source(campaign()))) == 3
