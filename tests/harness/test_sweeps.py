@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_dir
 from rich.console import Console
 
-from harness import config
+from harness import cli, config
 from harness.errors import HarnessError, RefusalError
 from harness.servers import gpus, keeper, leases
+from harness.servers.spec import servers
 from harness.store import load_cells
 from harness.sweeps.entry import Entry, refuse_shortage, schedule
 from harness.sweeps.estimate import Estimator
@@ -298,3 +300,25 @@ def test_every_order_has_the_same_cells() -> None:
         assert {
             each.id for each in arrange(sorted(cells, key=lambda e: e.block), order, apart)
         } == plain
+
+
+def test_a_slurm_job_asks_for_as_many_gpus_as_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli.main  # its import makes the resolvers known
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    with initialize_config_dir(str(config.DIRECTORY), version_base="1.3"):
+        slurm = compose(
+            config.NAME,
+            ["hydra/launcher=slurm", "model=qwen25_14b"],
+            return_hydra_config=True,
+        )
+        joblib = compose(config.NAME, ["hydra/launcher=per_gpu"], return_hydra_config=True)
+    assert slurm.hydra.launcher.gpus_per_node == 2
+    assert "SlurmLauncher" in slurm.hydra.launcher._target_
+    assert joblib.hydra.launcher.n_jobs == 3
+
+
+def test_a_slurm_job_has_its_own_servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    assert servers(tmp_path) == tmp_path / "servers" / "77"
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert servers(tmp_path) == tmp_path / "servers"
