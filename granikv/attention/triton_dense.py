@@ -59,7 +59,7 @@ class DenseStep:
     step; its launches depend on the number of rows given to it alone.
 
     Attributes:
-        shape, prefix, suffix, overlap: what the kernels are compiled for, and how they run.
+        shape, prefix, suffix, overlap, early: what the kernels are compiled for, and how they run.
         current: the plan in force, None before the first.
         part_out, part_lse: the parts of the last layer, as `dense_prefix` writes them.
     """
@@ -82,7 +82,8 @@ class DenseStep:
         """
         self.shape = shape
         self.rows = rows
-        self.prefix, self.suffix, self.overlap = config or step_config(shape, rows, device)
+        config = config or step_config(shape, rows, device)
+        self.prefix, self.suffix, self.overlap, self.early = config
         suffix_parts = part_limit(rows, shape, self.suffix)
         self._tiling = worklist.Tiling(
             shape.kv_heads,
@@ -108,9 +109,6 @@ class DenseStep:
         parts = suffix_parts + self._capacity.parts
         self.part_out = torch.empty((parts, shape.heads, shape.d_v), device=device)
         self.part_lse = torch.empty((parts, shape.heads), device=device)
-        beside = self.overlap == "streams" and device.type == "cuda"
-        # The prefix, whose programs need the most room, is placed first.
-        self._side = torch.cuda.Stream(device, priority=-1) if beside else None  # type: ignore[no-untyped-call]
 
     def plan(self, plan: DecodePlan) -> None:
         """Make `plan` the one that the next launches follow; does nothing when it is already.
@@ -180,16 +178,9 @@ class DenseStep:
         """
         if self.overlap == "fused" and _fusable(q, k_cache, v_cache):
             self._attend_fused(q, k_cache, v_cache, scale)
-        elif self._side is not None:
-            main = torch.cuda.current_stream(q.device)
-            self._side.wait_stream(main)
-            with torch.cuda.stream(self._side):
-                self.attend_prefix(q, k_cache, v_cache, scale)
-            self.attend_suffix(q, k_cache, v_cache, scale)
-            main.wait_stream(self._side)
         else:
             self.attend_prefix(q, k_cache, v_cache, scale)
-            self.attend_suffix(q, k_cache, v_cache, scale)
+            self.attend_suffix(q, k_cache, v_cache, scale, self.early)
         self.merge(out)
 
     def _attend_fused(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float) -> None:
@@ -239,8 +230,10 @@ class DenseStep:
             slot_table,
         )
 
-    def attend_suffix(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float) -> None:
-        """The other slots' parts of `attend`."""
+    def attend_suffix(
+        self, q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float, early: bool = False
+    ) -> None:
+        """The other slots' parts of `attend`; early, if `attend_prefix` was the launch before."""
         paged_suffix(
             q,
             k_cache,
@@ -254,6 +247,7 @@ class DenseStep:
             scale,
             self.shape,
             self.suffix,
+            early,
         )
 
     def merge(self, out: Tensor) -> None:
@@ -266,6 +260,7 @@ class DenseStep:
             self._on_device.parts,
             out,
             self.shape,
+            self.early,
         )
 
 

@@ -22,8 +22,10 @@ CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 RING = SuffixConfig(64, 132, 4, 3, "ring")
 BESIDE = PrefixConfig(128, 64, 132, 8, 3, "specialised", 128, q_shared=False)
 CONFIGS = {
-    "streams": StepConfig(BESIDE, RING),
-    "fused": StepConfig(BESIDE, RING, "fused"),
+    "launches": StepConfig(BESIDE, RING, "none", early=True),
+    "fused": StepConfig(
+        BESIDE._replace(num_stages=2), RING._replace(block_n=128, num_stages=2), "fused", early=True
+    ),
 }
 
 
@@ -54,6 +56,8 @@ def resources(kernel: Any) -> dict[str, Any]:
         "wgmma": ptx.count("wgmma.mma_async"),
         "bulk_copies": ptx.count("cp.async.bulk.tensor"),
         "copies": ptx.count("cp.async.cg"),
+        "triggers": ptx.count("griddepcontrol.launch_dependents"),
+        "waits": ptx.count("griddepcontrol.wait"),
     }
 
 
@@ -65,7 +69,7 @@ def main() -> None:
     def compile_only(
         self: Any, *args: Any, grid: Any, warmup: bool = False, **options: Any
     ) -> None:
-        if self.is_gluon():
+        if self.is_gluon() or self.__name__ == "_merge_kernel":
             kernel = launch(self, *args, grid=(1,), warmup=True, **options)
             compiled[name][self.__name__] = resources(kernel)
 

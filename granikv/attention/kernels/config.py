@@ -32,10 +32,9 @@ Triton, full tiles read through tensor descriptors (bulk copies). pointers: on a
 SuffixForm = Literal["ring", "parts"]
 """ring: persistent, Hopper only, 16-bit types, K and V of one width. parts: on any GPU."""
 
-Overlap = Literal["fused", "streams", "none"]
-"""fused: prefix and suffix in one launch, of a specialised prefix and a ring. streams: as two
-launches at once; their registers and shared memory must fit a multiprocessor together. none: one
-after the other."""
+Overlap = Literal["fused", "none"]
+"""fused: prefix and suffix in one launch, of a specialised prefix and a ring. none: one after the
+other."""
 
 
 class PrefixConfig(NamedTuple):
@@ -79,11 +78,16 @@ class SuffixConfig(NamedTuple):
 
 
 class StepConfig(NamedTuple):
-    """The passes of a step, and whether prefix and suffix run at the same time."""
+    """The passes of a step, and whether prefix and suffix run at the same time.
+
+    early   begin each launch of a layer while the one before still ends (programmatic dependent
+            launch); needs a device of capability 9.0 or more
+    """
 
     prefix: PrefixConfig
     suffix: SuffixConfig
     overlap: Overlap = "none"
+    early: bool = False
 
 
 class Shape(NamedTuple):
@@ -141,8 +145,9 @@ def step_config(shape: Shape, rows: int, device: torch.device) -> StepConfig:
         units = multiprocessors(device)
         return StepConfig(
             PrefixConfig(128, 64, units, 8, 2, "specialised", q_shared=False),
-            SuffixConfig(64, units, 4, 3, "ring"),
+            SuffixConfig(128, units, 4, 2, "ring"),
             "fused",
+            early=True,
         )
     return StepConfig(prefix_config(shape, rows, device), suffix_config(shape, rows, device))
 

@@ -21,6 +21,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from granikv.attention.kernels.config import PrefixConfig, Shape
 from granikv.attention.kernels.dense_prefix import ITEM_FIELDS, LN2, LOG2E
@@ -259,6 +260,7 @@ def _prefix_kernel_hopper(
     PRODUCER: gl.constexpr,
 ) -> None:
     """Program i attends items program_ptr[i] .. program_ptr[i + 1]."""
+    gdc_launch_dependents()
     dtype: gl.constexpr = q.dtype.element_ty
     q_tiles, k_tiles, v_tiles, barriers, swept = allocate_tiles(
         k_desc, v_desc, dtype, D, D_V, BLOCK_M, BLOCK_N, BUFFERS, Q_SHARED

@@ -19,6 +19,7 @@ from __future__ import annotations
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from granikv.attention.kernels.config import PrefixConfig, Shape, SuffixConfig
 from granikv.attention.kernels.dense_prefix import ITEM_FIELDS, LOG2E
@@ -35,7 +36,7 @@ from granikv.attention.kernels.paged_suffix_hopper import allocate_ring, attend_
 
 _REGISTERS = 128
 """A thread, on average: 16 warps (three warpgroups and the producer's) fill the register file."""
-_SUFFIX_REGISTERS = 112
+_SUFFIX_REGISTERS = 128
 
 
 @gluon.jit(do_not_specialize=["batch"])
@@ -77,6 +78,7 @@ def _fused_kernel_hopper(
     PRODUCER: gl.constexpr,
 ) -> None:
     """Program i: items program_ptr[i] .. program_ptr[i + 1], and every n-th suffix pair from i."""
+    gdc_launch_dependents()
     dtype: gl.constexpr = q.dtype.element_ty
     q_tiles, k_tiles, v_tiles, barriers, swept = allocate_tiles(
         k_desc, v_desc, dtype, D, D, BLOCK_M, BLOCK_N, BUFFERS, Q_SHARED

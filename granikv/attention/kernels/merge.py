@@ -10,6 +10,8 @@ from torch import Tensor
 
 from granikv.attention.kernels.config import Shape
 
+_FEW_ROWS = 64
+
 
 @triton.jit
 def _merge_kernel(
@@ -25,6 +27,7 @@ def _merge_kernel(
     D_V: tl.constexpr,
     BLOCK_H: tl.constexpr,
     BLOCK_P: tl.constexpr,
+    EARLY: tl.constexpr,
 ) -> None:
     """Program (i, j): heads j * BLOCK_H onwards of row i, BLOCK_P parts at a time."""
     row = tl.program_id(0)
@@ -37,27 +40,37 @@ def _merge_kernel(
     listed += tl.load(list_ptr + row)
     count = owned + tl.load(list_ptr + row + 1) - tl.load(list_ptr + row)
 
+    is_listed = (at_p >= owned) & (at_p < count)
+    part = tl.load(listed + at_p - owned, mask=is_listed, other=0)
+    part = tl.where(is_listed, part, own + at_p).to(tl.int64)
+    if EARLY:
+        # Which parts there are was written before the launch that writes them began.
+        tl.extra.cuda.gdc_wait()
+
     # Finite, so that empty parts alone never give -inf - (-inf).
     peak = tl.full([BLOCK_H], -3.0e38, tl.float32)
     total = tl.zeros([BLOCK_H], tl.float32)
     acc = tl.zeros([BLOCK_H, D_V], tl.float32)
     for first in range(0, count, BLOCK_P):
-        index = first + at_p
+        there = (first + at_p < count)[:, None] & real[None, :]
+        at = part[:, None] * HEADS + head[None, :]
+        lse = tl.load(part_lse + at, mask=there, other=float("-inf"))
+        # Not only where lse is finite: that would put one read of memory behind another.
+        ptr = part_out + at[:, :, None] * D_V + at_v[None, None, :]
+        values = tl.load(ptr, mask=there[:, :, None], other=0.0)
+        index = first + BLOCK_P + at_p
         is_listed = (index >= owned) & (index < count)
         part = tl.load(listed + index - owned, mask=is_listed, other=0)
         part = tl.where(is_listed, part, own + index).to(tl.int64)
-        there = (index < count)[:, None] & real[None, :]
-        at = part[:, None] * HEADS + head[None, :]
-        lse = tl.load(part_lse + at, mask=there, other=float("-inf"))
+
         there = there & (tl.abs(lse) != float("inf"))
         lse = tl.where(there, lse, float("-inf"))
         raised = tl.maximum(peak, tl.max(lse, 0))
         weight = tl.exp(lse - raised[None, :])
         shrink = tl.exp(peak - raised)
         total = total * shrink + tl.sum(weight, 0)
-        # An empty part's out is not read: it may hold anything.
-        ptr = part_out + at[:, :, None] * D_V + at_v[None, None, :]
-        values = tl.load(ptr, mask=there[:, :, None], other=0.0)
+        # An empty part's out may hold anything.
+        values = tl.where(there[:, :, None], values, 0.0)
         acc = acc * shrink[:, None] + tl.sum(weight[:, :, None] * values, 0)
         peak = raised
     # A row whose parts are all empty has total 0 and acc 0; the largest part weighs 1.
@@ -74,6 +87,7 @@ def merge(
     listed: Tensor,
     out: Tensor,
     shape: Shape,
+    early: bool = False,
 ) -> None:
     """Join the parts of each row; writes out [n, H_q, d_v] in its own dtype.
 
@@ -82,12 +96,17 @@ def merge(
     own_ptr   [n + 1] int32: parts own_ptr[i] .. own_ptr[i + 1] belong to row i,
     list_ptr  [n + 1] int32: and those that listed [entries] int32 names at list_ptr[i] onwards
     out       last dimension contiguous; a row without parts gets 0
+    early     begin while the launch before, in the same stream, still ends. That launch must write
+              parts alone, and needs a device of capability 9.0 or more.
     """
     rows = out.shape[0]
     if not rows:
         return
-    block = min(triton.next_power_of_2(shape.heads), 4)
-    _merge_kernel[(rows, -(-shape.heads // block))](
+    # Few rows have many parts each, many rows few.
+    block_h, block_p = (1, 16) if rows <= _FEW_ROWS else (4, 4)
+    block_h = min(triton.next_power_of_2(shape.heads), block_h)
+    options = {"launch_pdl": True} if early else {}
+    _merge_kernel[(rows, -(-shape.heads // block_h))](
         part_out,
         part_lse,
         own_ptr,
@@ -98,7 +117,9 @@ def merge(
         out.stride(1),
         HEADS=shape.heads,
         D_V=shape.d_v,
-        BLOCK_H=block,
-        BLOCK_P=4,
+        BLOCK_H=block_h,
+        BLOCK_P=block_p,
+        EARLY=early,
         num_warps=4,
+        **options,
     )

@@ -232,10 +232,13 @@ def paged_suffix(
     scale: float,
     shape: Shape,
     config: SuffixConfig,
+    early: bool = False,
 ) -> None:
     """Attend the parts that `snapshot` listed; part i is written to part_out[i], part_lse[i].
 
     Arguments as in `dense_prefix` and `snapshot`. A row without tokens has no part.
+    early: a ring may begin while the launch before, in the same stream, still ends; that launch
+    must write other parts alone, and needs a device of capability 9.0 or more.
     """
     if not rows:
         return
@@ -244,7 +247,7 @@ def paged_suffix(
         from granikv.attention.kernels.paged_suffix_hopper import paged_suffix_hopper
 
         where = (slots, parts, part_ptr, part_out, part_lse)
-        paged_suffix_hopper(q, k_cache, v_cache, *where, rows, scale, shape, config)
+        paged_suffix_hopper(q, k_cache, v_cache, *where, rows, scale, shape, config, early)
         return
     _suffix_kernel[(max(rows * shape.kv_heads, config.programs),)](
         q,

@@ -20,6 +20,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     warpgroup_mma,
 )
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from granikv.attention.kernels.config import Shape, SuffixConfig
 from granikv.attention.kernels.dense_prefix import LN2, LOG2E
@@ -227,13 +228,18 @@ def _suffix_kernel_hopper(
     HEADS: gl.constexpr,
     BLOCK_N: gl.constexpr,
     BUFFERS: gl.constexpr,
+    EARLY: gl.constexpr,
 ) -> None:
     """One warpgroup a program."""
+    gdc_launch_dependents()
     ring = allocate_ring(q.dtype.element_ty, D, HEADS, BLOCK_N, BUFFERS)
     operands = (q, k, v, q_row, q_head, k_slot, k_head, v_slot, v_head)
     work = (slots, parts, part_ptr, rows)
     results = (part_out, part_lse, scale_log2)
     attend_parts(operands, work, results, ring, H, G, D, HEADS, BLOCK_N, BUFFERS)
+    if EARLY:
+        # So that whoever waits for this launch has waited for the one before it too.
+        gdc_wait()
 
 
 def padded_heads(shape: Shape) -> int:
@@ -254,8 +260,10 @@ def paged_suffix_hopper(
     scale: float,
     shape: Shape,
     config: SuffixConfig,
+    early: bool = False,
 ) -> None:
     """As `paged_suffix`, whose arguments these are; d = d_v, and the types are 16-bit."""
+    options = {"launch_pdl": True} if early else {}
     _suffix_kernel_hopper[(config.programs,)](
         q,
         k_cache,
@@ -279,5 +287,7 @@ def paged_suffix_hopper(
         HEADS=padded_heads(shape),
         BLOCK_N=config.block_n,
         BUFFERS=config.num_stages,
+        EARLY=early,
         num_warps=4,
+        **options,
     )
