@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import math
@@ -11,12 +10,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
-from harness.errors import HarnessError
-from harness.http1 import Exchange, Response, post
+import aiohttp
+
 from harness.sse import EventBuffer
 
+READ_BUFFER_BYTES = 4 * 1024 * 1024
+"""Reading pauses beyond twice this, which a few long event lines must not reach."""
 NEVER = math.nan
 COMPLETE = ("length", "stop")
 DONE = b"[DONE]"
@@ -46,8 +46,8 @@ class Reply:
     """What came back. Times are on the clock of `now`, NaN for never; counts are the server's own.
 
     ended: the last read of a reply that ended, else the failure. error: empty for a complete reply.
-    read_at, pieces: the bytes that came and when, until `parse`. chunk_at, chunk_tokens: arrival
-    and number of new tokens of each event that brought some.
+    read_at, pieces: the body's bytes that came and when, until `parse`. chunk_at, chunk_tokens:
+    arrival and number of new tokens of each event that brought some.
     """
 
     status: int = 0
@@ -92,21 +92,23 @@ class Reply:
 
     def parse(self) -> None:
         """Understand what was read, and find what makes a finished reply a failure."""
-        response, events, text = Response(), EventBuffer(), b""
+        if self.status == 200:
+            self._parse_events()
+        elif not self.error:
+            text = b"".join(self.pieces).decode("utf-8", "replace")
+            self.error = f"status {self.status}: {_message(text)}"
+        self.pieces.clear()
+        self._judge()
+
+    def _parse_events(self) -> None:
+        events = EventBuffer()
         try:
             for at, piece in zip(self.read_at, self.pieces, strict=True):
-                part = response.feed(piece)
-                if response.status != 200:
-                    text += part
-                    continue
-                for payload in events.feed(part):
+                for payload in events.feed(piece):
                     if payload != DONE:
                         self._take(payload, at)
         except ValueError as error:
             self.error = self.error or f"unreadable reply: {error}"
-        self.pieces.clear()
-        self.status = response.status
-        self._judge(text, response.complete)
 
     def _take(self, payload: bytes, at: float) -> None:
         """Add one event. Raises ValueError for one that is no JSON object."""
@@ -140,16 +142,10 @@ class Reply:
         """Note that the reply broke off now."""
         self.error, self.ended = error, now()
 
-    def _judge(self, text: bytes, complete: bool) -> None:
+    def _judge(self) -> None:
         if self.error:
             return
-        if not self.status:
-            self.error = "connection failed: closed without an answer"
-        elif self.status != 200:
-            self.error = f"status {self.status}: {_message(text.decode('utf-8', 'replace'))}"
-        elif not complete:
-            self.error = "the stream ended early: the connection was closed"
-        elif self.output_tokens == 0:
+        if self.output_tokens == 0:
             self.error = "a reply without a token"
         elif not self.finish_reason:
             self.error = "the stream ended early"
@@ -168,16 +164,13 @@ def _message(error: Any) -> str:
 class Client:
     """Requests to one server over HTTP.
 
-    Every request has a connection of its own: none waits for another's, and none is sent into a
-    connection that the server is about to close for idleness.
+    Every request has a connection of its own, closed behind its answer: none waits for another's,
+    and none is sent into a connection that the server is about to close for idleness.
     """
 
     def __init__(self, url: str, request_timeout_s: float) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "http" or parts.hostname is None:
-            raise HarnessError(f"a server's address must be http://HOST:PORT, not {url!r}")
-        self._host, self._port = parts.hostname, parts.port or 80
-        self._timeout_s = request_timeout_s
+        self._url = f"{url}/generate"
+        self._timeout = aiohttp.ClientTimeout(total=request_timeout_s)
 
     async def generate(self, message: bytes) -> Reply:
         """Send one body and read its stream to the end; failures are in the reply, never raised.
@@ -185,22 +178,31 @@ class Client:
         The reply is not parsed yet (`Reply.parse`): while others stream, that would make the reader
         late for them.
         """
-        exchange = Exchange(post(self._host, self._port, "/generate", message))
-        reply = Reply(read_at=exchange.read_at, pieces=exchange.pieces)
-        loop = asyncio.get_running_loop()
-        transport: asyncio.Transport | None = None
+        reply = Reply()
         try:
-            async with asyncio.timeout(self._timeout_s):
-                transport, _ = await loop.create_connection(
-                    lambda: exchange, self._host, self._port
-                )
-                await exchange.done
-            reply.ended = exchange.read_at[-1] if exchange.read_at else now()
+            await self._stream(message, reply)
         except TimeoutError:
             reply.fail("timed out (client.request_timeout_s)")
-        except OSError as error:
+        except aiohttp.ClientPayloadError:
+            reply.fail("the stream ended early: the connection was closed")
+        except aiohttp.ClientError as error:
             reply.fail(f"connection failed: {type(error).__name__}")
-        finally:
-            if transport is not None:
-                transport.abort()
+        else:
+            reply.ended = reply.read_at[-1] if reply.read_at else now()
         return reply
+
+    async def _stream(self, message: bytes, reply: Reply) -> None:
+        # One request, one connection: a session that several share would have none to reuse.
+        asking = aiohttp.request(
+            "POST",
+            self._url,
+            data=message,
+            headers={"Content-Type": "application/json"},
+            timeout=self._timeout,
+            read_bufsize=READ_BUFFER_BYTES,
+        )
+        async with asking as response:
+            reply.status = response.status
+            async for piece in response.content.iter_any():
+                reply.read_at.append(now())
+                reply.pieces.append(piece)

@@ -13,8 +13,6 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from harness.client import Client, Reply, body
-from harness.errors import HarnessError
-from harness.http1 import Response
 from harness.sse import EventBuffer
 from tests.harness.fake_server import Fake, application, arguments, tokens_of
 
@@ -155,25 +153,6 @@ CHUNKED = (
 PLAIN = b"HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nlate"
 
 
-@pytest.mark.parametrize(
-    ("raw", "status", "text"), [(CHUNKED, 200, b"hello\r\nworld"), (PLAIN, 503, b"late")]
-)
-def test_a_response_survives_any_cut(raw: bytes, status: int, text: bytes) -> None:
-    for size in range(1, len(raw) + 1):
-        response = Response()
-        pieces = [raw[i : i + size] for i in range(0, len(raw), size)]
-        assert b"".join(map(response.feed, pieces)) == text
-        assert (response.status, response.complete) == (status, True)
-
-
-@pytest.mark.parametrize("raw", [CHUNKED, PLAIN])
-def test_a_response_that_breaks_off_is_not_complete(raw: bytes) -> None:
-    for end in range(len(raw) - (5 if raw is CHUNKED else 0)):
-        response = Response()
-        response.feed(raw[:end])
-        assert not response.complete
-
-
 def raw_reply(raw: bytes) -> Reply:
     """The reply to a server that writes these bytes and closes."""
 
@@ -197,16 +176,12 @@ def raw_reply(raw: bytes) -> Reply:
 @pytest.mark.parametrize(
     ("raw", "error"),
     [
-        (b"", "connection failed: closed without an answer"),
-        (b"SSH-2.0-hello\r\n\r\n", "unreadable reply: not an HTTP/1 response"),
+        (b"", "connection failed: ServerDisconnectedError"),
+        (b"SSH-2.0-hello\r\n\r\n", "connection failed: ClientResponseError"),
+        (PLAIN[:-1], "the stream ended early: the connection was closed"),
         (CHUNKED[:-9], "the stream ended early: the connection was closed"),
         (PLAIN, "status 503: late"),
     ],
 )
 def test_a_broken_response_is_a_failure_in_words(raw: bytes, error: str) -> None:
     assert raw_reply(raw).error == error
-
-
-def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(HarnessError, match="must be http://HOST:PORT"):
-        Client("unix:/tmp/x", 1)
