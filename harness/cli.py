@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -79,19 +80,49 @@ OmegaConf.register_new_resolver("cell_id", _cell_id, replace=True)
 OmegaConf.register_new_resolver("visible_gpus", _visible_gpus, replace=True)
 
 
+INSIST_S = 2.0
+
+
+class _Interruption:
+    """SIGINT and SIGTERM as exceptions that arrive.
+
+    Python drops an exception that a signal raises inside a destructor or a callback, and the sweep
+    would go on: so the signal is sent again until the program is on its way out.
+    """
+
+    NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self._again: threading.Timer | None = None
+        self._previous = {number: signal.signal(number, self._raise) for number in self.NUMBERS}
+
+    def _raise(self, number: int, frame: FrameType | None) -> None:
+        self._rest()
+        self._again = threading.Timer(INSIST_S, os.kill, (os.getpid(), number))
+        self._again.daemon = True
+        self._again.start()
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+
+    def _rest(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+
+    def end(self) -> None:
+        """The signals mean again what they meant before."""
+        self._rest()
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+
 @contextmanager
 def servers_ended() -> Iterator[None]:
     """End this session's servers on the way out, however that comes about."""
-
-    def on_terminate(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    previous = signal.signal(signal.SIGTERM, on_terminate)
+    interruption = _Interruption()
     session = leases.open_session()
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        interruption.end()
         if session == leases.stamp(os.getpid()):
             for root in sorted(used_roots | multirun.used_roots):
                 server.release(root)

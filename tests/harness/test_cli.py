@@ -193,3 +193,38 @@ def test_a_lingering_server_serves_the_next_command_and_is_ended_by_name(
     assert "sglang_default" in capsys.readouterr().out
     assert servers_main(["--stop", str(tmp_path)]) == 0
     assert not servers_left(tmp_path)
+
+
+LOST = """
+import gc, os, signal, time
+from harness import cli
+
+class Closing:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+        time.sleep(0.1)
+
+try:
+    with cli.servers_ended():
+        closing = Closing()
+        del closing
+        print("lost", flush=True)
+        time.sleep(30)
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_that_python_drops_is_sent_again(name: str, status: int) -> None:
+    """An exception that is raised inside a destructor is printed and forgotten."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOST.format(name=name)],
+        env=environment(),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=25,
+    )
+    assert "lost" in done.stdout
+    assert done.returncode == status
