@@ -11,6 +11,8 @@ from harness import config
 from harness.report.command import command
 
 OVERRIDES = [
+    ["telemetry=server", "telemetry.state_hz=2", "profile.kind=kineto", "hardware=h200"],
+    ["experiment=table23", "workload.read=unshared", "hardware=h200"],
     ["experiment=table03_cpu", "system=granikv", "workload.prefix_length=128"],
     ["experiment=table21", "hardware=h200", "workload=multi_prefix_k8", "repetition=2"],
     [
