@@ -44,6 +44,7 @@ def records_of(
         "prefix_config": bench.step.prefix._asdict(),
         "suffix_config": bench.step.suffix._asdict(),
         "overlap": bench.step.overlap,
+        "early": bench.step.early,
     }
     timed = measure(bench, work, seconds)
     return [{**about, "pass": name, **timed[name], **work[name].floors(ceilings)} for name in work]
