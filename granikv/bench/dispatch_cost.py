@@ -1,11 +1,11 @@
 """What dispatching adds to a decode step, beside the step: `python -m granikv.bench.dispatch_cost`.
 
 On the host: the decision on a standing plan (shape, choice and count) and on a new one, the plan of
-a step in which one row was replaced and of one in which none was, and on a GPU what the kernels
-read of it (work list, snapshot). On the device: one launch of the dense kernel over the shared
-prefix, and the attention of one step through all layers; a whole step also has its matrix products,
-so shares of it are bounds from above. Without a GPU the dense backend's portable form stands in.
-JSON on standard output, in seconds.
+a step in which a row went to another class and of one in which none did, and on a GPU what the
+kernels read of it (work list, snapshot). On the device: one launch of the dense kernel over the
+shared prefix, and the attention of one step through all layers; a whole step also has its matrix
+products, so shares of it are bounds from above. Without a GPU the dense backend's portable form
+stands in. JSON on standard output, in seconds.
 """
 
 from __future__ import annotations
@@ -61,13 +61,14 @@ class Sizes(NamedTuple):
 class Step(NamedTuple):
     """What stands for the device's part.
 
-    kernel: so many launches over the prefix. whole: the attention of all layers; wait: until it is
-    done. host: what the kernels need of the host, seconds by name.
+    kernel: so many launches over the prefix. whole: the attention of all layers, so many steps of
+    it; wait: until it is done. host: what the kernels need of the host, seconds by name.
     """
 
     kernel: Callable[[], object]
     launches: int
     whole: Callable[[], object]
+    steps: int
     wait: Callable[[], object]
     host: dict[str, float]
 
@@ -83,7 +84,7 @@ def portable_step(sizes: Sizes) -> Step:
         for k, v in caches:
             dense.prefix(q, k, v, scale)
 
-    return Step(lambda: dense.prefix(q, *caches[0], scale), 1, whole, lambda: None, {})
+    return Step(lambda: dense.prefix(q, *caches[0], scale), 1, whole, 1, lambda: None, {})
 
 
 def fused_step(sizes: Sizes, host_steps: int) -> Step:
@@ -96,7 +97,7 @@ def fused_step(sizes: Sizes, host_steps: int) -> Step:
     )
     bench = kernels.Bench(case, sizes.layers)
     prefix, launches = kernels.captured(bench.prefix, sizes.layers)
-    replay, _ = kernels.captured(bench.whole, sizes.layers)
+    replay, captured = kernels.captured(bench.whole, sizes.layers)
 
     taken = {record["pass"]: record for record in kernels.host_records(case, host_steps)}
     host = {
@@ -104,13 +105,14 @@ def fused_step(sizes: Sizes, host_steps: int) -> Step:
         "worklist_unchanged_p99_s": taken["plan, unchanged (host)"]["p99_us"] * 1e-6,
         "snapshot_p99_s": taken["snapshot (host)"]["p99_us"] * 1e-6,
     }
-    return Step(prefix, launches, replay, torch.cuda.synchronize, host)
+    steps = captured // sizes.layers
+    return Step(prefix, launches, replay, steps, torch.cuda.synchronize, host)
 
 
 def plan_seconds(rows: int, steps: int) -> dict[str, float]:
-    """Host time of planning a step behind one prefix: p50 and p99."""
-    batch, found = plan_cost.Batch(rows, classes=1, chunks=1), {}
-    for name, change in (("changed", batch.one_row_replaced), ("unchanged", batch.unchanged)):
+    """Host time of planning a step, p50 and p99: four classes whose sizes change, or stand."""
+    batch, found = plan_cost.Batch(rows, classes=4, chunks=1), {}
+    for name, change in (("changed", batch.class_changed), ("unchanged", batch.unchanged)):
         change()
         for key, value in plan_cost.measure(change, steps).items():
             if key != "min_us":
@@ -146,7 +148,7 @@ def dense_launches(rule: DispatchRule, sizes: Sizes, step: Step, seconds: float)
     while True:
         shape = StepShape(sizes.rows, sizes.group, sizes.rows)
         if rule.decide(shape, plan, tokens).backend == DENSE:
-            launches += sizes.layers
+            launches += sizes.layers * step.steps
         step.whole()
         step.wait()
         passed = time.perf_counter() - begin
@@ -172,7 +174,7 @@ def record_of(
         **plan_seconds(sizes.rows, host_steps),
         **step.host,
         "kernel_wall_s": kernel.median / step.launches,
-        "step_wall_s": whole.median,
+        "step_wall_s": whole.median / step.steps,
         "dense_launches_in_15_s": dense_launches(rule, sizes, step, seconds),
     }
 

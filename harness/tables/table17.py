@@ -40,7 +40,7 @@ TABLE = Quantities(
             "decision_new_plan_p99_us",
             Kind.MICROSECONDS,
         ),
-        _row("Plan of a step, a row replaced, p99 (µs)", "plan_changed_p99_us", Kind.MICROSECONDS),
+        _row("Plan of a step, classes change, p99 (µs)", "plan_changed_p99_us", Kind.MICROSECONDS),
         _row("Plan of a step, nothing new, p99 (µs)", "plan_unchanged_p99_us", Kind.MICROSECONDS),
         _row("Work list and snapshot, p99 (µs)", "metadata_p99_us", Kind.MICROSECONDS),
         _row("Attention of a step (µs)", "step_wall_us", Kind.MICROSECONDS),

@@ -208,7 +208,7 @@ def test_table_17() -> None:
     assert share == pytest.approx(100 * 0.5e-6 / 0.04)
     assert printed(17, "Its share of the step (the paper: below)", "GraniKV", "paper") == "0.2%"
     assert value(17, "Work list and snapshot, p99 (µs)", "GraniKV") == pytest.approx(80 + 20)
-    assert value(17, "Plan of a step, a row replaced, p99 (µs)", "GraniKV") == pytest.approx(60)
+    assert value(17, "Plan of a step, classes change, p99 (µs)", "GraniKV") == pytest.approx(60)
     assert value(17, "Attention of a step (µs)", "GraniKV") == pytest.approx(40_000)
 
 
