@@ -2,10 +2,10 @@
 
 The portable kernel fills its pipeline anew for each (part, KV head), of a few tiles only. Here one
 warpgroup walks all of its pairs as a single line of tiles, so that the same number of copies is on
-its way from the first tile to the last, and two such groups saturate a multiprocessor's share of
-the bandwidth. Tokens are the long side of both products, scores [tokens, heads] and results
-[width, heads], so a group of query heads is padded to 8 instead of 16, and accumulators stay small
-enough to run beside the prefix pass.
+its way from the first tile to the last; a tile's keys give way to later ones while its values are
+still in use. Tokens are the long side of both products, scores [tokens, heads] and results [width,
+heads], so a group of query heads is padded to 8 instead of 16, and accumulators stay small enough
+to run beside the prefix pass.
 """
 
 # mypy: disable-error-code="untyped-decorator"
@@ -19,6 +19,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     async_copy,
     fence_async_shared,
     warpgroup_mma,
+    warpgroup_mma_wait,
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
@@ -30,33 +31,76 @@ PART_FIELDS = gl.constexpr(4)
 
 
 @gluon.jit
-def _copy_tile(
+def _copy_keys(
     operands: gl.tuple,
     one: gl.tensor,
     slot: gl.tensor,
     row: gl.tensor,
     q_tile: gl.tensor,
     k_tile: gl.tensor,
-    v_tile: gl.tensor,
     H: gl.constexpr,
     G: gl.constexpr,
     D: gl.constexpr,
     HEADS: gl.constexpr,
     ROWS: gl.constexpr,
 ) -> None:
-    """Start copying a tile's keys and values, and the queries that it meets."""
-    q, k, v, q_row, q_head, k_slot, k_head, v_slot, v_head = operands
+    """Start copying a tile's keys and the queries that they meet."""
+    q, k, q_row, q_head, k_slot, k_head = operands
     at_d = gl.arange(0, D, gl.SliceLayout(0, ROWS))
     head = one % H
     # Heads that pad the group repeat its last one; their results are not stored.
     g = gl.minimum(gl.arange(0, HEADS, gl.SliceLayout(1, ROWS)), G - 1)
     q_at = row.to(gl.int64) * q_row + (head * G + g) * q_head
     async_copy.async_copy_global_to_shared(q_tile, q + q_at[:, None] + at_d[None, :])
-    wide = slot.to(gl.int64)
-    k_at = wide * k_slot + head.to(gl.int64) * k_head
+    k_at = slot.to(gl.int64) * k_slot + head.to(gl.int64) * k_head
     async_copy.async_copy_global_to_shared(k_tile, k + k_at[:, None] + at_d[None, :])
-    v_at = wide * v_slot + head.to(gl.int64) * v_head
+
+
+@gluon.jit
+def _copy_values(
+    operands: gl.tuple,
+    one: gl.tensor,
+    slot: gl.tensor,
+    v_tile: gl.tensor,
+    H: gl.constexpr,
+    D: gl.constexpr,
+    ROWS: gl.constexpr,
+) -> None:
+    """Start copying a tile's values."""
+    v, v_slot, v_head = operands
+    at_d = gl.arange(0, D, gl.SliceLayout(0, ROWS))
+    v_at = slot.to(gl.int64) * v_slot + (one % H).to(gl.int64) * v_head
     async_copy.async_copy_global_to_shared(v_tile, v + v_at[:, None] + at_d[None, :])
+
+
+@gluon.jit
+def _fields(parts: gl.tensor, one: gl.tensor, last: gl.tensor, H: gl.constexpr) -> gl.tuple:
+    """Row, first slot and tokens of a pair's part; those of the last pair beyond it."""
+    field = parts + gl.minimum(one, last) // H * PART_FIELDS
+    return gl.load(field), gl.load(field + 1), gl.load(field + 2)
+
+
+@gluon.jit
+def _advance(
+    walk: gl.tuple,
+    after: gl.tuple,
+    slots: gl.tensor,
+    parts: gl.tensor,
+    last: gl.tensor,
+    at_row: gl.tensor,
+    H: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+) -> gl.tuple:
+    """The tile after walk's (pair, position, row, first slot, tokens), the part after it, slots."""
+    ahead, at, row, slots_at, tokens = walk
+    at += BLOCK_N
+    if at >= tokens:
+        ahead += gl.num_programs(0)
+        at = 0
+        row, slots_at, tokens = after
+        after = _fields(parts, ahead + gl.num_programs(0), last, H)
+    slot = gl.load(slots + slots_at + gl.minimum(at + at_row, tokens - 1))
+    return (ahead, at, row, slots_at, tokens), after, slot
 
 
 @gluon.jit
@@ -73,12 +117,15 @@ def attend_parts(
     BUFFERS: gl.constexpr,
 ) -> None:
     """One warpgroup: (part, KV head) number program_id, and every num_programs-th after it."""
+    q, k, v, q_row, q_head, k_slot, k_head, v_slot, v_head = operands
+    keys = (q, k, q_row, q_head, k_slot, k_head)
+    values = (v, v_slot, v_head)
     q_ring, k_ring, v_ring, p_tile = ring
     slots, parts, part_ptr, rows = work
     part_out, part_lse, scale_log2 = results
     ROWS: gl.constexpr = gl.BlockedLayout([1, 8], [256 // D, D // 8], [4, 1], [1, 0])
     PRODUCT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEADS, 16])
-    dtype: gl.constexpr = operands[0].dtype.element_ty
+    dtype: gl.constexpr = q.dtype.element_ty
     stride = gl.num_programs(0)
     pairs = gl.load(part_ptr + rows) * H
     last = gl.maximum(pairs - 1, 0)
@@ -87,72 +134,47 @@ def attend_parts(
     at_d = gl.arange(0, D, gl.SliceLayout(1, PRODUCT))
     at_g = gl.arange(0, HEADS, gl.SliceLayout(0, PRODUCT))
 
-    # Two walks over the same line of tiles: `ahead` copies, `one` computes. Each knows the fields
-    # of its next part already when it gets there.
+    # Two walks over the same line of tiles: `walk` copies, `one` computes. Each knows the fields of
+    # its next part already when it gets there.
     one = gl.program_id(0)
-    field = parts + gl.minimum(one, last) // H * PART_FIELDS
-    row = gl.load(field)
-    slots_at = gl.load(field + 1)
-    tokens = gl.load(field + 2)
-    ahead = one
-    a_at = 0
-    a_row = row
-    a_slots = slots_at
-    a_tokens = tokens
-    field = parts + gl.minimum(one + stride, last) // H * PART_FIELDS
-    n_row = gl.load(field)
-    n_slots = gl.load(field + 1)
-    n_tokens = gl.load(field + 2)
-    next_tokens = n_tokens
+    row, slots_at, tokens = _fields(parts, one, last, H)
+    after = _fields(parts, one + stride, last, H)
+    next_tokens = after[2]
+    walk = (one, 0, row, slots_at, tokens)
     # Before the first step the list may be empty, and its first part without tokens.
-    slot = gl.load(slots + a_slots + gl.maximum(gl.minimum(at_row, a_tokens - 1), 0))
+    slot = gl.load(slots + slots_at + gl.maximum(gl.minimum(at_row, tokens - 1), 0))
+    for first in gl.static_range(BUFFERS):
+        if walk[0] < pairs:
+            _copy_keys(
+                keys,
+                walk[0],
+                slot,
+                walk[2],
+                q_ring.index(first),
+                k_ring.index(first),
+                H,
+                G,
+                D,
+                HEADS,
+                ROWS,
+            )
+        async_copy.commit_group()
+        if walk[0] < pairs:
+            _copy_values(values, walk[0], slot, v_ring.index(first), H, D, ROWS)
+            walk, after, slot = _advance(walk, after, slots, parts, last, at_row, H, BLOCK_N)
+        async_copy.commit_group()
     at = 0
     count = 0
-    filled = 0
 
     peak = gl.full([HEADS], float("-inf"), gl.float32, gl.SliceLayout(0, PRODUCT))
     total = gl.zeros([BLOCK_N, HEADS], gl.float32, PRODUCT)
     acc = gl.zeros([D, HEADS], gl.float32, PRODUCT)
     zero = gl.zeros([BLOCK_N, HEADS], gl.float32, PRODUCT)
     while one < pairs:
-        # Everyone has done with the buffer that is filled next.
-        gl.thread_barrier()
-        while filled < count + BUFFERS:
-            if ahead < pairs:
-                to = filled % BUFFERS
-                _copy_tile(
-                    operands,
-                    ahead,
-                    slot,
-                    a_row,
-                    q_ring.index(to),
-                    k_ring.index(to),
-                    v_ring.index(to),
-                    H,
-                    G,
-                    D,
-                    HEADS,
-                    ROWS,
-                )
-                a_at += BLOCK_N
-                if a_at >= a_tokens:
-                    ahead += stride
-                    a_at = 0
-                    a_row = n_row
-                    a_slots = n_slots
-                    a_tokens = n_tokens
-                    field = parts + gl.minimum(ahead + stride, last) // H * PART_FIELDS
-                    n_row = gl.load(field)
-                    n_slots = gl.load(field + 1)
-                    n_tokens = gl.load(field + 2)
-                slot = gl.load(slots + a_slots + gl.minimum(a_at + at_row, a_tokens - 1))
-            async_copy.commit_group()
-            filled += 1
-        async_copy.wait_group(BUFFERS - 1)
+        buffer = count % BUFFERS
+        async_copy.wait_group(2 * BUFFERS - 1)
         fence_async_shared()
         gl.thread_barrier()
-
-        buffer = count % BUFFERS
         s = warpgroup_mma(
             k_ring.index(buffer), q_ring.index(buffer).permute((1, 0)), zero, use_acc=False
         )
@@ -166,9 +188,35 @@ def attend_parts(
         total = gl.where(fresh, 0.0, total * shrink) + weights
         acc = gl.where(fresh, 0.0, acc * shrink)
         p_tile.store(weights.to(dtype).permute((1, 0)))
+        # The values of this tile were asked for after its keys, and before the next tile's.
+        async_copy.wait_group(2 * BUFFERS - 2)
         fence_async_shared()
         gl.thread_barrier()
-        acc = warpgroup_mma(v_ring.index(buffer).permute((1, 0)), p_tile.permute((1, 0)), acc)
+        token = warpgroup_mma(
+            v_ring.index(buffer).permute((1, 0)), p_tile.permute((1, 0)), acc, is_async=True
+        )
+        # Everyone has done with this tile's keys, and below with its values.
+        if walk[0] < pairs:
+            _copy_keys(
+                keys,
+                walk[0],
+                slot,
+                walk[2],
+                q_ring.index(buffer),
+                k_ring.index(buffer),
+                H,
+                G,
+                D,
+                HEADS,
+                ROWS,
+            )
+        async_copy.commit_group()
+        acc = warpgroup_mma_wait(0, deps=(token,))
+        gl.thread_barrier()
+        if walk[0] < pairs:
+            _copy_values(values, walk[0], slot, v_ring.index(buffer), H, D, ROWS)
+            walk, after, slot = _advance(walk, after, slots, parts, last, at_row, H, BLOCK_N)
+        async_copy.commit_group()
         count += 1
         at += BLOCK_N
         if at >= tokens:
@@ -180,8 +228,7 @@ def attend_parts(
             one += stride
             at = 0
             tokens = next_tokens
-            field = parts + gl.minimum(one + stride, last) // H * PART_FIELDS
-            next_tokens = gl.load(field + 2)
+            next_tokens = _fields(parts, one + stride, last, H)[2]
     async_copy.wait_group(0)
 
 
