@@ -331,12 +331,16 @@ def _even_pieces(columns: Int64, blocks: Int64, number: Int64, programs: int, it
     height, cut = blocks[of_column[column]], cut[column]
     begin, end = at * height // cut, (at + 1) * height // cut
     work = end - begin + item
+    order = np.argsort(-work, kind="stable")
     program = np.zeros(column.size, dtype=np.int64)
-    loads = [(0, i) for i in range(programs)]
-    for piece in np.argsort(-work, kind="stable").tolist():
-        load, least = loads[0]
-        heapq.heapreplace(loads, (load + int(work[piece]), least))
-        program[piece] = least
+    program[order[:programs]] = np.arange(min(order.size, programs))
+    if order.size > programs:
+        loads = [(int(work[piece]), i) for i, piece in enumerate(order[:programs])]
+        heapq.heapify(loads)
+        for piece in order[programs:].tolist():
+            load, least = loads[0]
+            heapq.heapreplace(loads, (load + int(work[piece]), least))
+            program[piece] = least
     return _Pieces(column, begin, end, program)
 
 
