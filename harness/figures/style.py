@@ -71,9 +71,15 @@ def styled() -> Iterator[None]:
 
 
 def settle(figure: Figure) -> None:
-    """Lay the figure out once, for all formats; call inside `styled()`."""
+    """Lay the figure out once, for all formats; call inside `styled()`.
+
+    The solver's last bits depend on the order of its hashes, and ids in an SVG on those bits.
+    """
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
+    for axes in figure.axes:
+        x, y, width, height = (round(bound, 6) for bound in axes.get_position().bounds)
+        axes.set_position((x, y, width, height))
 
 
 def encode(figure: Figure, fmt: str) -> bytes:
