@@ -10,7 +10,51 @@ from torch import Tensor
 
 from granikv.attention.kernels.config import Shape
 
-_FEW_ROWS = 64
+_HEADS_AT_ONCE = 4
+"""Heads of a program, a warp each."""
+_NOTHING = tl.constexpr(-3.0e38)
+"""Finite, so that empty parts alone never give -inf - (-inf)."""
+
+
+@triton.jit
+def _part(
+    index: tl.tensor,
+    owned: tl.tensor,
+    count: tl.tensor,
+    own: tl.tensor,
+    listed: tl.tensor,
+) -> tl.tensor:
+    """The number of the row's part `index`: its own ones first, then the listed ones."""
+    is_listed = (index >= owned) & (index < count)
+    part = tl.load(listed + index - owned, mask=is_listed, other=0)
+    return tl.where(is_listed, part, own + index).to(tl.int64)
+
+
+@triton.jit
+def _read(
+    part: tl.tensor,
+    there: tl.tensor,
+    part_out: tl.tensor,
+    part_lse: tl.tensor,
+    head: tl.tensor,
+    at_v: tl.tensor,
+    HEADS: tl.constexpr,
+    D_V: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor]:
+    """lse [BLOCK_H] and out [BLOCK_H, D_V] of one part; out not only where lse is finite: that
+    would put one read of memory behind another."""
+    at = part * HEADS + head
+    lse = tl.load(part_lse + at, mask=there, other=float("-inf"))
+    values = tl.load(part_out + at[:, None] * D_V + at_v[None, :], mask=there[:, None], other=0.0)
+    return tl.where(tl.abs(lse) == float("inf"), float("-inf"), lse), values
+
+
+@triton.jit
+def _weighed(lse: tl.tensor, values: tl.tensor, peak: tl.tensor) -> tuple[tl.tensor, tl.tensor]:
+    """A part's weight [BLOCK_H] and its weighted out; an empty part's out may hold anything."""
+    weight = tl.exp(lse - peak)
+    there = lse != float("-inf")
+    return weight, tl.where(there[:, None], weight[:, None] * values, 0.0)
 
 
 @triton.jit
@@ -26,57 +70,67 @@ def _merge_kernel(
     HEADS: tl.constexpr,
     D_V: tl.constexpr,
     BLOCK_H: tl.constexpr,
-    BLOCK_P: tl.constexpr,
     EARLY: tl.constexpr,
 ) -> None:
-    """Program (i, j): heads j * BLOCK_H onwards of row i, BLOCK_P parts at a time."""
+    """Program (i, j): heads j * BLOCK_H onwards of row i.
+
+    Four parts are read at once and joined element by element: no thread needs another's values, so
+    nothing goes through shared memory and nothing waits but for the reads.
+    """
     row = tl.program_id(0)
     head = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
     real = head < HEADS
     at_v = tl.arange(0, D_V)
-    at_p = tl.arange(0, BLOCK_P)
     own = tl.load(own_ptr + row)
     owned = tl.load(own_ptr + row + 1) - own
-    listed += tl.load(list_ptr + row)
-    count = owned + tl.load(list_ptr + row + 1) - tl.load(list_ptr + row)
-
-    is_listed = (at_p >= owned) & (at_p < count)
-    part = tl.load(listed + at_p - owned, mask=is_listed, other=0)
-    part = tl.where(is_listed, part, own + at_p).to(tl.int64)
+    first_listed = tl.load(list_ptr + row)
+    listed += first_listed
+    count = owned + tl.load(list_ptr + row + 1) - first_listed
+    part0 = _part(0, owned, count, own, listed)
+    part1 = _part(1, owned, count, own, listed)
+    part2 = _part(2, owned, count, own, listed)
+    part3 = _part(3, owned, count, own, listed)
     if EARLY:
         # Which parts there are was written before the launch that writes them began.
         tl.extra.cuda.gdc_wait()
 
-    # Finite, so that empty parts alone never give -inf - (-inf).
-    peak = tl.full([BLOCK_H], -3.0e38, tl.float32)
+    peak = tl.full([BLOCK_H], _NOTHING, tl.float32)
     total = tl.zeros([BLOCK_H], tl.float32)
     acc = tl.zeros([BLOCK_H, D_V], tl.float32)
-    for first in range(0, count, BLOCK_P):
-        there = (first + at_p < count)[:, None] & real[None, :]
-        at = part[:, None] * HEADS + head[None, :]
-        lse = tl.load(part_lse + at, mask=there, other=float("-inf"))
-        # Not only where lse is finite: that would put one read of memory behind another.
-        ptr = part_out + at[:, :, None] * D_V + at_v[None, None, :]
-        values = tl.load(ptr, mask=there[:, :, None], other=0.0)
-        index = first + BLOCK_P + at_p
-        is_listed = (index >= owned) & (index < count)
-        part = tl.load(listed + index - owned, mask=is_listed, other=0)
-        part = tl.where(is_listed, part, own + index).to(tl.int64)
+    for first in range(0, count, 4):
+        there = real & (first < count)
+        lse0, values0 = _read(part0, there, part_out, part_lse, head, at_v, HEADS, D_V)
+        there = real & (first + 1 < count)
+        lse1, values1 = _read(part1, there, part_out, part_lse, head, at_v, HEADS, D_V)
+        there = real & (first + 2 < count)
+        lse2, values2 = _read(part2, there, part_out, part_lse, head, at_v, HEADS, D_V)
+        there = real & (first + 3 < count)
+        lse3, values3 = _read(part3, there, part_out, part_lse, head, at_v, HEADS, D_V)
+        part0 = _part(first + 4, owned, count, own, listed)
+        part1 = _part(first + 5, owned, count, own, listed)
+        part2 = _part(first + 6, owned, count, own, listed)
+        part3 = _part(first + 7, owned, count, own, listed)
 
-        there = there & (tl.abs(lse) != float("inf"))
-        lse = tl.where(there, lse, float("-inf"))
-        raised = tl.maximum(peak, tl.max(lse, 0))
-        weight = tl.exp(lse - raised[None, :])
+        highest = _highest(_highest(lse0, lse1), _highest(lse2, lse3))
+        raised = _highest(peak, highest)
         shrink = tl.exp(peak - raised)
-        total = total * shrink + tl.sum(weight, 0)
-        # An empty part's out may hold anything.
-        values = tl.where(there[:, :, None], values, 0.0)
-        acc = acc * shrink[:, None] + tl.sum(weight[:, :, None] * values, 0)
+        weight0, share0 = _weighed(lse0, values0, raised)
+        weight1, share1 = _weighed(lse1, values1, raised)
+        weight2, share2 = _weighed(lse2, values2, raised)
+        weight3, share3 = _weighed(lse3, values3, raised)
+        total = total * shrink + ((weight0 + weight1) + (weight2 + weight3))
+        acc = acc * shrink[:, None] + ((share0 + share1) + (share2 + share3))
         peak = raised
     # A row whose parts are all empty has total 0 and acc 0; the largest part weighs 1.
     result = acc / tl.where(total == 0.0, 1.0, total)[:, None]
     to = out + row.to(tl.int64) * out_row + (head * out_head)[:, None] + at_v[None, :]
     tl.store(to, result.to(out.dtype.element_ty), mask=real[:, None])
+
+
+@triton.jit
+def _highest(a: tl.tensor, b: tl.tensor) -> tl.tensor:
+    """The larger; NaN where either is NaN."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 def merge(
@@ -102,11 +156,9 @@ def merge(
     rows = out.shape[0]
     if not rows:
         return
-    # Few rows have many parts each, many rows few.
-    block_h, block_p = (1, 16) if rows <= _FEW_ROWS else (4, 4)
-    block_h = min(triton.next_power_of_2(shape.heads), block_h)
+    block = min(triton.next_power_of_2(shape.heads), _HEADS_AT_ONCE)
     options = {"launch_pdl": True} if early else {}
-    _merge_kernel[(rows, -(-shape.heads // block_h))](
+    _merge_kernel[(rows, -(-shape.heads // block))](
         part_out,
         part_lse,
         own_ptr,
@@ -117,9 +169,8 @@ def merge(
         out.stride(1),
         HEADS=shape.heads,
         D_V=shape.d_v,
-        BLOCK_H=block_h,
-        BLOCK_P=block_p,
+        BLOCK_H=block,
         EARLY=early,
-        num_warps=4,
+        num_warps=block,
         **options,
     )
