@@ -121,32 +121,37 @@ class DecodePlan:
 
         Rows whose paged ranges are one object keep one object between them.
         """
-        gone = [segment for place, segment in enumerate(self.segments) if place in dropped]
-        kept = [segment for place, segment in enumerate(self.segments) if place not in dropped]
+        gone = set(dropped)
+        kept = []
         paged = list(self.paged)
-        for segment in filter(_holds_tokens, gone):
-            widened: dict[int, tuple[PagedRange, ...]] = {}
-            for row in segment.rows:
-                ranges = paged[row]
-                if id(ranges) not in widened:
-                    widened[id(ranges)] = _with_range(ranges, segment)
-                paged[row] = widened[id(ranges)]
+        for place, segment in enumerate(self.segments):
+            if place not in gone:
+                kept.append(segment)
+            elif segment.length:
+                widened: dict[int, tuple[PagedRange, ...]] = {}
+                for row in segment.rows:
+                    ranges = paged[row]
+                    if id(ranges) not in widened:
+                        widened[id(ranges)] = _with_range(ranges, segment)
+                    paged[row] = widened[id(ranges)]
         return DecodePlan(self.rows, tuple(kept), tuple(paged))
-
-
-def _holds_tokens(segment: Segment) -> bool:
-    return segment.length > 0
 
 
 def _with_range(ranges: tuple[PagedRange, ...], segment: Segment) -> tuple[PagedRange, ...]:
     """The ranges and the segment's, which meets none of them; joined where they touch."""
-    joined: list[PagedRange] = []
-    for reached in sorted((*ranges, PagedRange(segment.p0, segment.p0 + segment.length))):
-        if joined and joined[-1].stop == reached.start:
-            joined[-1] = PagedRange(joined[-1].start, reached.stop)
-        else:
-            joined.append(reached)
-    return tuple(joined)
+    start, stop = segment.p0, segment.p0 + segment.length
+    before = 0
+    while before < len(ranges) and ranges[before].start < start:
+        before += 1
+    after = before
+    joined = PagedRange(start, stop)
+    if before and ranges[before - 1].stop == start:
+        before -= 1
+        joined = PagedRange(ranges[before].start, stop)
+    if after < len(ranges) and ranges[after].start == stop:
+        joined = PagedRange(joined.start, ranges[after].stop)
+        after += 1
+    return (*ranges[:before], joined, *ranges[after:])
 
 
 class CommonPrefixPlanner:

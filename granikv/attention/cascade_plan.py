@@ -163,6 +163,17 @@ def whole_pages(plan: DecodePlan, page_size: int) -> DecodePlan:
     return DecodePlan(plan.rows, cut, _uncovered(plan.rows, cut))
 
 
+def within(plan: DecodePlan, capacity: Capacity) -> DecodePlan:
+    """The plan with as few requests of level 0 as the capacity wants, if that can be had.
+
+    A slab that one row reads gains nothing there, and eager admission makes one of many a prompt:
+    where there are too many requests or gathered queries, those rows read theirs for themselves.
+    """
+    if len(plan.segments) <= capacity.segments and plan.segment_rows <= capacity.segment_rows:
+        return plan
+    return plan.without([i for i, s in enumerate(plan.segments) if len(s.rows) < 2])
+
+
 def _uncovered(rows: int, segments: Sequence[Segment]) -> tuple[tuple[PagedRange, ...], ...]:
     ends = [0] * rows
     ranges: list[list[PagedRange]] = [[] for _ in ends]

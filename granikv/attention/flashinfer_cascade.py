@@ -256,7 +256,8 @@ class _Batch:
     def plan(self, plan: DecodePlan, seq_lens: cascade_plan.Int64) -> None:
         new = plan is not self._current
         if new:
-            whole = cascade_plan.whole_pages(plan, self.page_size)
+            fitted = cascade_plan.within(plan, self.capacity)
+            whole = cascade_plan.whole_pages(fitted, self.page_size)
             cascade_plan.fill_segments(whole, self.capacity, self.page_size, self._arrays)
             self._current = None
         cascade_plan.fill_suffix(seq_lens, self.capacity, self._arrays)

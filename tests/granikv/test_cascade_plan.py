@@ -120,6 +120,18 @@ def test_whole_pages_leave_the_rest_to_the_rows(step: Steps) -> None:
     assert set(arrays.last_page) <= {page_size}
 
 
+def test_a_slab_of_one_row_makes_way_where_there_are_too_many() -> None:
+    """Eager admission: each of 80 rows has a slab of its own behind the one that all share."""
+    own = tuple(Segment(1000 * (row + 1), 64, 50, (row,)) for row in range(80))
+    shared = Segment(1, 0, 64, tuple(range(80)))
+    plan = DecodePlan(80, (shared, *own), ((PagedRange(114, None),),) * 80)
+    capacity = Capacity.for_rows(80, 2, 64, 10_000, 100_000)
+    fitted = cascade_plan.within(plan, capacity)
+    assert fitted == DecodePlan(80, (shared,), ((PagedRange(64, None),),) * 80)
+    few = DecodePlan(80, (shared, *own[:3]), plan.paged)
+    assert cascade_plan.within(few, capacity) is few
+
+
 def test_a_segment_inside_a_page_is_refused() -> None:
     plan = DecodePlan(1, (Segment(None, 8, 40, (0,)),), ((PagedRange(0, 8), PagedRange(48, None)),))
     with pytest.raises(ValueError, match="position 8 starts inside a page of 16 tokens"):

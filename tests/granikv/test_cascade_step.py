@@ -146,11 +146,20 @@ def test_too_many_readers_overflow() -> None:
     step = step_for(build([1]), 4, fake_flashinfer, depth=1)
     both = DecodePlan(
         2,
-        (Segment(0, 0, 5, (0, 1)), Segment(9, 5, 5, (0,))),
-        ((PagedRange(10, None),), (PagedRange(5, None),)),
+        (Segment(0, 0, 5, (0, 1)), Segment(9, 5, 5, (0, 1))),
+        ((PagedRange(10, None),),) * 2,
     )
-    with pytest.raises(WorkListOverflow, match=r"3 segment readers, .* hold 2"):
+    with pytest.raises(WorkListOverflow, match=r"4 segment readers, .* hold 2"):
         step.plan(both, [20, 20])
+
+
+def test_more_slabs_of_one_row_than_requests_are_read_by_their_rows() -> None:
+    """No step of a forced cascade turns paged because every prompt has a slab of its own."""
+    shared = Shared((0, 1, 2, 3), 0, 64)
+    own = [Shared((row,), 64, 9) for row in range(4)]
+    case = build([90, 80, 75, 77], [shared, *own])
+    assert len(case.step.segments) == 5
+    assert_matches(case, segments=4)
 
 
 def test_slabs_need_page_size_one() -> None:
