@@ -153,7 +153,10 @@ _Choice = tuple[str, tuple[int, ...]]
 
 
 class CostRule(DispatchRule):
-    """The backend that the device's cost model predicts to be the fastest; `paged` on a tie.
+    """The backend that the device's cost model predicts to be the fastest.
+
+    What stock does is kept unless sharing is predicted to win by more than the median error of its
+    own fit: a prediction closer than that would lose about as often as it won.
 
     A segment whose shared read costs more than its readers' own is dropped from the plan, so the
     classes of one step can be served differently. What was decided stands for as long as the plan
@@ -238,10 +241,11 @@ class CostRule(DispatchRule):
         if not reads.lengths.size:
             return PAGED, ()
         best: _Choice = (PAGED, ())
-        least = self.costs.paged_cost(self.stock, reads, self.geometry)
+        paged = least = self.costs.paged_cost(self.stock, reads, self.geometry)
         for name in self.children:
             predicted, kept = self._shared(name, reads)
-            if predicted < least:
+            surely = paged * (1.0 - self.costs.shared[name].residuals.median)
+            if predicted < least and predicted < surely:
                 best, least = (name, tuple(np.flatnonzero(~kept).tolist())), predicted
         return best
 

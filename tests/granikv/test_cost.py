@@ -158,6 +158,18 @@ def test_the_choice_is_the_least_prediction() -> None:
     assert chosen == {"paged", "dense"}
 
 
+def test_a_win_smaller_than_the_fits_own_error_is_left_to_stock() -> None:
+    """Dense is predicted faster by less than the median error of its fit, then by more."""
+    plan = _plan(64, [(0, 4096, list(range(64)))])
+    sure = CostRule(MODEL, LLAMA, "fa3").predictions(Reads.of(64, 64 * 64, [(4096, 64)]))
+    win = 1 - sure["dense"] / sure["paged"]
+    for error, backend in ((win + 0.05, "paged"), (win - 0.05, "dense")):
+        fit = Residuals(1, error, error, error)
+        dense = {"dense": SharedChild(DENSE, False, TILE, fit)}
+        model = CostModel(MODEL.paged, dense)
+        assert _decide(CostRule(model, LLAMA, "fa3"), plan, 64).backend == backend
+
+
 def test_classes_of_one_step_go_to_different_children() -> None:
     """200 rows of a long prefix are shared; one row's own slab is not worth a tile of its own."""
     costly = DENSE._replace(us_per_gflop=14.0)
