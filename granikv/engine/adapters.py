@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from granikv.config import AUTO, GRANIKV, ConfigError, GraniKVConfig
@@ -66,10 +66,10 @@ class Adapters:
         stock, _ = runner.server_args.get_attention_backends()
         on_gpu = str(runner.device) != "cpu"
         sharing = sharing_backends(self.config, on_gpu)
-        if on_gpu and self.config.backend == AUTO:
-            from granikv.engine.gpu.children import serves
+        if on_gpu:
+            from granikv.engine.gpu.children import lacks
 
-            sharing = tuple(name for name in sharing if serves(name, shape))
+            sharing = serving({name: lacks(name, shape) for name in sharing})
         self.runtime.rule = rule_for(self.config, str(runner.device), shape, stock, sharing)
         if not on_gpu:
             from granikv.engine.backend import GraniKVDecodeBackend
@@ -182,6 +182,22 @@ def sharing_backends(config: GraniKVConfig, on_gpu: bool) -> tuple[str, ...]:
             f"{AUTO}, {CASCADE}, {DENSE}, {PAGED}"
         )
     return (config.backend,)
+
+
+def serving(lacking: Mapping[str, str]) -> tuple[str, ...]:
+    """The backends that lack nothing for the model.
+
+    Args:
+        lacking: by backend, why it has no kernels for the model's attention, or nothing.
+
+    Raises:
+        ConfigError: none serves, though one was asked for.
+    """
+    found = tuple(name for name, reason in lacking.items() if not reason)
+    if lacking and not found:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in lacking.items())
+        raise ConfigError(f"GraniKV has no attention for this model ({reasons})")
+    return found
 
 
 def rule_for(

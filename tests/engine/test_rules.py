@@ -8,7 +8,7 @@ import pytest
 
 from granikv.config import ConfigError, GraniKVConfig
 from granikv.cost import Geometry
-from granikv.dispatch import CASCADE, DENSE, Forced, SaturationRule
+from granikv.dispatch import CASCADE, DENSE, HYDRAGEN, Forced, SaturationRule
 from granikv.engine import adapters
 from granikv.engine.gpu import children
 from granikv.hardware import ProfileError
@@ -51,7 +51,22 @@ def test_the_papers_rule_needs_both_of_its_backends() -> None:
 
 
 def test_the_cascade_serves_two_byte_types_of_one_width() -> None:
-    assert children.serves(CASCADE, LLAMA)
-    assert not children.serves(CASCADE, LLAMA._replace(element_bytes=4))
-    assert not children.serves(CASCADE, LLAMA._replace(d_v=64))
-    assert children.serves(DENSE, LLAMA._replace(element_bytes=4))
+    assert not children.lacks(CASCADE, LLAMA)
+    assert "16-bit" in children.lacks(CASCADE, LLAMA._replace(element_bytes=4))
+    assert "width 128 for K and 64" in children.lacks(CASCADE, LLAMA._replace(d_v=64))
+    assert children.lacks(CASCADE, LLAMA._replace(d=96, d_v=96))
+
+
+@pytest.mark.parametrize("name", [DENSE, HYDRAGEN])
+def test_our_kernels_take_groups_of_16_and_widths_of_powers_of_two(name: str) -> None:
+    """A larger group's last heads would never be written."""
+    assert not children.lacks(name, LLAMA._replace(element_bytes=4, group=16, d_v=64))
+    assert "71 query heads share a KV head" in children.lacks(name, LLAMA._replace(group=71))
+    assert "powers of two from 16, not 96" in children.lacks(name, LLAMA._replace(d=96, d_v=96))
+
+
+def test_a_model_that_no_backend_serves_is_refused() -> None:
+    assert adapters.serving({CASCADE: "", DENSE: "too wide"}) == (CASCADE,)
+    assert adapters.serving({}) == (), "paged was asked for"
+    with pytest.raises(ConfigError, match=r"no attention for this model \(dense: too wide\)"):
+        adapters.serving({DENSE: "too wide"})

@@ -133,9 +133,25 @@ IN_GRAPHS = (CASCADE, DENSE)
 """Backends whose launches serve any composition; another's steps run outside CUDA graphs."""
 
 
-def serves(name: str, shape: Geometry) -> bool:
-    """Whether a backend has kernels for this attention; `auto` leaves out one that has not."""
-    return name != CASCADE or (shape.element_bytes == 2 and shape.d == shape.d_v)
+_LIBRARY_WIDTHS = (64, 128, 256)
+"""Head widths that FlashInfer has a cascade for."""
+_LARGEST_GROUP = 16
+"""Query heads of a KV head that one tile of our suffix kernel takes."""
+
+
+def lacks(name: str, shape: Geometry) -> str:
+    """Why a backend has no kernels for this attention; empty where it has them."""
+    if name == CASCADE:
+        if shape.element_bytes != 2:
+            return "FlashInfer has 16-bit types only"
+        if shape.d != shape.d_v or shape.d not in _LIBRARY_WIDTHS:
+            return f"FlashInfer has no heads of width {shape.d} for K and {shape.d_v} for V"
+        return ""
+    if shape.group > _LARGEST_GROUP:
+        return f"{shape.group} query heads share a KV head, and the kernels take {_LARGEST_GROUP}"
+    if any(width < 16 or width & (width - 1) for width in (shape.d, shape.d_v)):
+        return f"head widths must be powers of two from 16, not {shape.d} for K, {shape.d_v} for V"
+    return ""
 
 
 def tokens_of(batch: Any) -> int:
