@@ -77,7 +77,8 @@ class Adapters:
             return GraniKVDecodeBackend(runner, self.runtime)
         from granikv.engine.gpu.backend import GraphDecodeBackend
 
-        return GraphDecodeBackend(runner, self.runtime, stock, self.runtime.rule.sharing())
+        used = self.runtime.rule.sharing()
+        return GraphDecodeBackend(runner, self.runtime, stock, used, shape)
 
     def graph_runner(self, result: Any, runner: Any) -> Any:
         """ModelRunner._decode_cuda_graph_runner_cls: the runner that captures our variants."""

@@ -20,6 +20,7 @@ from granikv import profiling
 from granikv.attention.kernels.config import Shape
 from granikv.attention.kernels.worklist import WorkListOverflow
 from granikv.config import SGLANG_CASCADE
+from granikv.cost import Geometry
 from granikv.dispatch import PAGED, Decision
 from granikv.engine.gpu.children import IN_GRAPHS, Room, child, tokens_of
 from granikv.engine.runtime import Runtime
@@ -38,8 +39,19 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
         capturing: which one is being captured; None outside capture.
     """
 
-    def __init__(self, runner: Any, runtime: Runtime, stock: str, sharing: Sequence[str]) -> None:
-        """sharing: the backends beside the stock one that may serve a step."""
+    def __init__(
+        self,
+        runner: Any,
+        runtime: Runtime,
+        stock: str,
+        sharing: Sequence[str],
+        geometry: Geometry,
+    ) -> None:
+        """
+        stock     the engine's backend that serves paged steps
+        sharing   the backends beside it that may serve a step
+        geometry  the attention of this rank
+        """
         super().__init__()
         self.runtime = runtime
         self.stock = ATTENTION_BACKENDS[stock](runner)
@@ -48,7 +60,7 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
         self.token_to_kv_pool = runner.token_to_kv_pool
         self.variant = PAGED
         self.capturing: str | None = None
-        shape, device = _shape(runner), torch.device(runner.device)
+        shape, device = Shape(*geometry[:4], runner.dtype), torch.device(runner.device)
         room = _room(runner, on_pages=runtime.config.system == SGLANG_CASCADE)
         self._children = {name: child(name, shape, room, device) for name in sharing}
         self.variants = (PAGED, *(name for name in sharing if name in IN_GRAPHS))
@@ -65,19 +77,18 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
 
     def init_forward_metadata(self, forward_batch: Any) -> None:
         """A step outside CUDA graphs."""
-        self._choose(forward_batch, rows=int(forward_batch.batch_size))
+        self._choose(forward_batch, filler=0)
         if self.variant == PAGED:
             self.stock.init_forward_metadata(forward_batch)
 
     def init_forward_metadata_out_graph(self, forward_batch: Any, in_capture: bool = False) -> None:
         """A step whose layers are captured, or replayed right after."""
-        rows = int(forward_batch.batch_size)
         if in_capture:
             self.variant = self.capturing or PAGED
-            if self.variant != PAGED:
-                self._prepare(Decision(self.variant, _all_paged(rows)), forward_batch)
+            plan = _all_paged(int(forward_batch.batch_size))
+            self._prepare(Decision(self.variant, plan), forward_batch)
         else:
-            self._choose(forward_batch, rows - int(getattr(forward_batch, "num_padding", 0)))
+            self._choose(forward_batch, filler=int(getattr(forward_batch, "num_padding", 0)))
         if self.variant == PAGED:
             self.stock.init_forward_metadata_out_graph(forward_batch, in_capture=in_capture)
 
@@ -96,10 +107,15 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
         """Whether the coming decode step may be served by a backend that no graph holds."""
         return len(self.variants) <= len(self._children) and self.runtime.shares()
 
-    def _choose(self, forward_batch: Any, rows: int) -> None:
-        """Pick the backend of this step, and upload what it reads."""
+    def _choose(self, forward_batch: Any, filler: int) -> None:
+        """Pick the backend of this step, and upload what it reads.
+
+        filler: rows of the batch that only fill a graph.
+        """
         with profiling.METADATA:
-            decision = self.runtime.decide(rows, tokens_of(forward_batch))
+            rows = int(forward_batch.batch_size) - filler
+            of_filler = filler * self.get_cuda_graph_seq_len_fill_value() if filler else 0
+            decision = self.runtime.decide(rows, tokens_of(forward_batch) - of_filler)
             try:
                 self._prepare(decision, forward_batch)
             except WorkListOverflow:
@@ -150,15 +166,6 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
     def forward_extend(self, *_: Any, **__: Any) -> torch.Tensor:
         """Never called: prefill stays with the engine's backend."""
         raise RuntimeError("GraniKV serves decode only; give the engine a prefill backend")
-
-
-def _shape(runner: Any) -> Shape:
-    """What stays the same for every step of the model on this rank."""
-    config, ranks = runner.model_config, runner.server_args.tp_size
-    kv_heads = int(config.get_num_kv_heads(ranks))
-    group = int(config.num_attention_heads) // ranks // kv_heads
-    d = int(config.head_dim)
-    return Shape(kv_heads, group, d, int(getattr(config, "v_head_dim", d) or d), runner.dtype)
 
 
 def _room(runner: Any, on_pages: bool) -> Room:
