@@ -153,7 +153,7 @@ def test_a_batch_that_is_not_the_planned_one_is_paged(made: Any) -> None:
 def test_only_steps_that_share_leave_the_graphs_of_a_backend_without(made: Any) -> None:
     backend, _, _ = made("hydragen")
     assert backend.variants == ("paged",)
-    runner = SimpleNamespace(_ours=lambda: backend)
+    runner: Any = SimpleNamespace(_ours=lambda: backend)
     backend.runtime._plan = SHARED
     assert GraniKVGraphRunner.can_run_graph(runner, batch(3)) is False
     backend.runtime._plan = UNSHARED
