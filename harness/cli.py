@@ -25,7 +25,6 @@ from harness.errors import HarnessError
 from harness.jobs import measure, plan
 from harness.servers import gpus, leases
 from harness.sweeps import multirun
-from harness.sweeps.entry import refuse_shortage
 from harness.sweeps.multirun import SweepError
 
 
@@ -35,7 +34,6 @@ class InvalidCellError(HarnessError):
 
 def run_cell(values: dict[str, Any]) -> None:
     """Measure the cell of a resolved configuration. Raises HarnessError unless it is valid."""
-    refuse_shortage(values)
     with gpus.leased(values):
         cell_plan = plan(values)
         used_roots.add(cell_plan.root)

@@ -29,6 +29,7 @@ from harness.cell import measure
 from harness.errors import HarnessError
 from harness.load.poisson_capped import PoissonCapped
 from harness.plan import plan
+from harness.servers import gpus
 
 RISE = 1.05
 """Throughput that grows by less than this from twice the arrivals no longer rises."""
@@ -98,9 +99,10 @@ def capacity_of(values: Mapping[str, Any]) -> Capacity:
     def throughput(rate: float) -> float:
         # Rounded, so that a search that is made again asks for the same cells.
         rounded = float(f"{rate:.6g}")
-        ready = plan({**values, "output": output, "load": {**load, "rate": rounded}})
-        cli.used_roots.add(ready.root)
-        cell = measure(ready)
+        with gpus.leased(values):
+            ready = plan({**values, "output": output, "load": {**load, "rate": rounded}})
+            cli.used_roots.add(ready.root)
+            cell = measure(ready)
         if not cell.valid:
             raise HarnessError(f"cell {cell.id} is invalid: {cell.reasons[0]}")
         return cell.metrics["request_per_s"]

@@ -18,6 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from harness import hardware as machine
+from harness.errors import RefusalError
 
 logger = logging.getLogger(__name__)
 
@@ -29,15 +30,29 @@ _last: list[tuple[str, ...]] = []
 """The GPUs that this process had last: its server is up there."""
 
 
+def refuse_shortage(values: Mapping[str, Any]) -> None:
+    """Raises RefusalError where the cell's server needs more GPUs than are visible here."""
+    if values["hardware"]["device"] == machine.CPU:
+        return
+    needed, there = int(values["model"]["tp"]), len(machine.visible_gpus())
+    if needed > there:
+        title = values["model"]["title"]
+        raise RefusalError(
+            f"{title} at TP = {needed} needs {needed} GPU{'s' * (needed > 1)}; {there} visible here"
+        )
+
+
 @contextmanager
 def leased(values: Mapping[str, Any]) -> Iterator[None]:
     """As many GPUs as the cell's tensor-parallel degree, named in CUDA_VISIBLE_DEVICES meanwhile.
 
-    Waits for GPUs that other cells hold. A cell of the CPU needs none.
+    Waits for GPUs that other cells hold. A cell of the CPU needs none. Raises RefusalError where
+    fewer are visible.
     """
     if values["hardware"]["device"] == machine.CPU:
         yield
         return
+    refuse_shortage(values)
     outer = os.environ.get(VISIBLE)
     with _one_of(_groups(int(values["model"]["tp"]))) as chosen:
         os.environ[VISIBLE] = ",".join(chosen)
@@ -52,10 +67,7 @@ def leased(values: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _groups(degree: int) -> list[tuple[str, ...]]:
-    """Neighbours, so that several groups of one degree fill the machine; the last one used first.
-
-    Fewer GPUs than the degree are no group; the caller has refused such a cell.
-    """
+    """Neighbours, so that groups of one degree fill the machine; the one used last comes first."""
     visible = machine.visible_gpus()
     starts = range(0, len(visible) - degree + 1, degree)
     groups = [tuple(visible[start : start + degree]) for start in starts]

@@ -11,6 +11,7 @@ from harness import config as configuration
 from harness import hardware as machine
 from harness import jobs, store
 from harness.errors import RefusalError
+from harness.servers import gpus
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def schedule(
 
 def _entry(block: int, overrides: Sequence[str], values: Mapping[str, Any]) -> Entry:
     job = jobs.plan(values)
-    refuse_shortage(values)
+    gpus.refuse_shortage(values)
     stored = not values["rerun"] and store.find_valid(job.root, job.id) is not None
     server = job.server.hash
     return Entry(job.id, job.title, tuple(overrides), values, server, job.root, block, stored)
@@ -94,15 +95,3 @@ def _entry(block: int, overrides: Sequence[str], values: Mapping[str, Any]) -> E
 def _name(values: Mapping[str, Any]) -> str:
     model = values["model"]
     return f"{values['system']['name']}, {model['title']} at TP = {model['tp']}"
-
-
-def refuse_shortage(values: Mapping[str, Any]) -> None:
-    """Raises RefusalError where the cell's server needs more GPUs than are visible here."""
-    if values["hardware"]["device"] == machine.CPU:
-        return
-    needed, there = int(values["model"]["tp"]), len(machine.visible_gpus())
-    if needed > there:
-        title = values["model"]["title"]
-        raise RefusalError(
-            f"{title} at TP = {needed} needs {needed} GPU{'s' * (needed > 1)}; {there} visible here"
-        )

@@ -294,7 +294,7 @@ def test_a_worker_that_dies_is_one_clear_line() -> None:
 
 @pytest.mark.parametrize(
     ("streams", "cores", "workers"),
-    [(1, 2, 1), (256, 2, 1), (256, 16, 4), (64, 64, 1), (512, 64, 8)],
+    [(1, 2, 1), (256, 2, 1), (256, 16, 8), (32, 64, 1), (512, 64, 16)],
 )
 def test_processes_by_streams_and_cores(streams: int, cores: int, workers: int) -> None:
     assert workers_for(streams, cores) == workers

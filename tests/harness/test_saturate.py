@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from harness import saturate
 from harness.errors import HarnessError
 from harness.plan import CellPlan
 from harness.saturate import Capacity, find, saturating_rate
+from harness.servers import gpus
 from tests.harness.conftest import OVERRIDES
 
 
@@ -110,6 +113,26 @@ def test_an_invalid_cell_ends_the_search(
     measured = Measured({}, valid=False, reasons=("the client sent late",))
     assert run(monkeypatch, shared_root, lambda plan: measured) == 1
     assert "error: cell 0123 is invalid: the client sent late" in capsys.readouterr().err
+
+
+def test_no_other_cell_has_its_gpu_meanwhile(
+    shared_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leased: list[bool] = []
+
+    @contextmanager
+    def lease(values: Mapping[str, Any]) -> Iterator[None]:
+        leased.append(True)
+        yield
+        leased[-1] = False
+
+    def measured(plan: CellPlan) -> Measured:
+        assert leased[-1]
+        return Measured({"request_per_s": 5.0})
+
+    monkeypatch.setattr(gpus, "leased", lease)
+    assert run(monkeypatch, shared_root, measured) == 0
+    assert not any(leased)
 
 
 def test_an_unbounded_load_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

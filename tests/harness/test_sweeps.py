@@ -22,7 +22,7 @@ from harness.errors import HarnessError, RefusalError
 from harness.servers import gpus, keeper, leases
 from harness.servers.spec import servers
 from harness.store import load_cells
-from harness.sweeps.entry import Entry, refuse_shortage, schedule
+from harness.sweeps.entry import Entry, schedule
 from harness.sweeps.estimate import Estimator
 from harness.sweeps.order import arrange
 from harness.sweeps.run import Clock, run
@@ -127,11 +127,18 @@ def test_a_model_that_needs_more_gpus_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     values = config.compose_cell(["hardware=h200", "model=qwen25_32b"])
     with pytest.raises(RefusalError, match="at TP = 4 needs 4 GPUs; 2 visible here"):
-        refuse_shortage(values)
-    refuse_shortage(config.compose_cell(["hardware=h200", "model=qwen25_14b"]))
+        gpus.refuse_shortage(values)
+    gpus.refuse_shortage(config.compose_cell(["hardware=h200", "model=qwen25_14b"]))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(RefusalError, match="needs 1 GPU; 0 visible here"):
-        refuse_shortage(config.compose_cell(["hardware=h200", "model=llama31_8b"]))
+        gpus.refuse_shortage(config.compose_cell(["hardware=h200", "model=llama31_8b"]))
+
+
+def test_a_lease_that_can_never_be_had_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    values = {"hardware": {"device": "cuda"}, "model": {"tp": 2, "title": "a model"}}
+    with pytest.raises(RefusalError, match="a model at TP = 2"), gpus.leased(values):
+        pass
 
 
 def test_what_cannot_run_here_is_left_out_and_a_cell_is_planned_once(tmp_path: Path) -> None:
