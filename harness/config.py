@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import itertools
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,23 +73,38 @@ def compose_cell(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def compose_cells(cells: Iterable[Sequence[str]]) -> list[dict[str, Any]]:
-    """The configurations of many cells; the choice of files is composed once for all that share it.
-
-    Raises HarnessError for an override that fits nothing.
-    """
-    composed: dict[tuple[tuple[str, ...], tuple[str, ...]], DictConfig] = {}
+    """The configurations of many cells. Raises HarnessError for an override that fits nothing."""
+    trees: dict[tuple[tuple[str, ...], tuple[str, ...]], DictConfig] = {}
     configs = []
     with _composing():
-        parser = OverridesParser.create()
         for overrides in cells:
-            files, values = _split(parser.parse_overrides(list(overrides)))
+            files, values = _split([_parsed(override) for override in overrides])
             # Cells that set the same keys can share one tree: each sets all of them anew.
             key = files, tuple(override.key_or_group for override in values)
-            if key not in composed:
-                composed[key] = compose(NAME, overrides=list(files))
-            _set_values(composed[key], values)
-            configs.append(plain(composed[key]))
+            if key not in trees:
+                trees[key] = copy.deepcopy(_chosen(DIRECTORY, files).cell)
+            _set_values(trees[key], values)
+            configs.append(plain(trees[key]))
     return configs
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What a choice of files gives. cell: to be copied. params, parts: of its experiment."""
+
+    cell: DictConfig
+    params: Mapping[str, Any]
+    parts: Sequence[str]
+
+
+@functools.lru_cache(maxsize=512)
+def _chosen(directory: Path, files: tuple[str, ...]) -> _Chosen:
+    """Composed once for all cells that choose the same: reading the files takes longest."""
+    config = compose(NAME, overrides=list(files), return_hydra_config=True)
+    params = dict(config.hydra.sweeper.params or {})
+    with open_dict(config):
+        del config["hydra"]
+    return _Chosen(config, params, tuple(config.get("parts") or ()))
 
 
 def _split(overrides: Sequence[Override]) -> tuple[tuple[str, ...], list[Override]]:
@@ -126,9 +144,15 @@ def sweep(overrides: Sequence[str]) -> list[list[str]]:
         return list(_expand(_by_key(overrides)))
 
 
+@functools.lru_cache(maxsize=4096)
+def _parsed(override: str) -> Override:
+    """The cells of a sweep have most of their overrides in common."""
+    return OverridesParser.create().parse_override(override)
+
+
 def _by_key(overrides: Iterable[str]) -> dict[str, Override]:
     """Parsed; the last one of a key stands."""
-    parsed = OverridesParser.create().parse_overrides(overrides=list(overrides))
+    parsed = [_parsed(override) for override in overrides]
     return {override.key_or_group: override for override in parsed}
 
 
@@ -138,14 +162,15 @@ def _expand(given: dict[str, Override]) -> Iterator[list[str]]:
         for choice in _choices(experiment):
             yield from _expand(given | _by_key([choice]))
         return
-    fixed = [o.input_line or "" for o in given.values() if not o.is_sweep_override()]
-    config = compose(NAME, overrides=fixed, return_hydra_config=True)
-    if parts := config.get("parts"):
+    single = [override for override in given.values() if not override.is_sweep_override()]
+    fixed = [override.input_line or "" for override in single]
+    chosen = _chosen(DIRECTORY, _split(single)[0])
+    if chosen.parts:
         mine = {key: override for key, override in given.items() if key != "experiment"}
-        for part in parts:
+        for part in chosen.parts:
             yield from _expand(_by_key(shlex.split(part)) | mine)
         return
-    own = _by_key(f"{key}={value}" for key, value in (config.hydra.sweeper.params or {}).items())
+    own = _by_key(f"{key}={value}" for key, value in chosen.params.items())
     swept = {key: override for key, override in own.items() if key not in given}
     swept |= {key: override for key, override in given.items() if override.is_sweep_override()}
     for combination in itertools.product(*(_choices(override) for override in swept.values())):
