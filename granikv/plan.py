@@ -136,6 +136,11 @@ class DecodePlan:
                     paged[row] = widened[id(ranges)]
         return DecodePlan(self.rows, tuple(kept), tuple(paged))
 
+    def shared(self) -> DecodePlan:
+        """The same step with what one row alone reads left to that row; itself where nothing is."""
+        alone = [place for place, segment in enumerate(self.segments) if len(segment.rows) < 2]
+        return self.without(alone) if alone else self
+
 
 def _with_range(ranges: tuple[PagedRange, ...], segment: Segment) -> tuple[PagedRange, ...]:
     """The ranges and the segment's, which meets none of them; joined where they touch."""

@@ -171,7 +171,7 @@ def within(plan: DecodePlan, capacity: Capacity) -> DecodePlan:
     """
     if len(plan.segments) <= capacity.segments and plan.segment_rows <= capacity.segment_rows:
         return plan
-    return plan.without([i for i, s in enumerate(plan.segments) if len(s.rows) < 2])
+    return plan.shared()
 
 
 def _uncovered(rows: int, segments: Sequence[Segment]) -> tuple[tuple[PagedRange, ...], ...]:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from granikv import profiling
 from granikv.attention import cascade_plan
 from granikv.attention.cascade_plan import Capacity
 from granikv.attention.flashinfer_wrappers import (
@@ -173,9 +174,12 @@ class CascadeStep:
         """
         if not q.shape[0]:
             return
-        self.attend_prefix(q, k_cache, v_cache, scale)
-        self.attend_suffix(q, k_cache, v_cache, scale)
-        self.merge(out)
+        with profiling.PREFIX:
+            self.attend_prefix(q, k_cache, v_cache, scale)
+        with profiling.SUFFIX:
+            self.attend_suffix(q, k_cache, v_cache, scale)
+        with profiling.MERGE:
+            self.merge(out)
 
     def attend_prefix(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float) -> None:
         """Level 0 of `attend`."""

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from granikv import profiling
 from granikv.attention import cascade_plan
 from granikv.attention.cascade_plan import Capacity
 from granikv.attention.dense import DenseBackend
@@ -38,6 +39,8 @@ class _Range(NamedTuple):
 
 class HydragenStep:
     """Buffers and plan of the decode steps of one model, for batches of up to `rows` rows.
+
+    What one row alone reads is read with the rest of it, not by products of its own.
 
     Used like `DenseStep`; its launches depend on the plan, so they cannot be replayed for another.
     """
@@ -100,8 +103,9 @@ class HydragenStep:
                     f"the products read contiguous slabs only, but the segment at position "
                     f"{segment.p0} lies on ordinary pages (base is None)"
                 )
-        arrays = self._arrays
-        cascade_plan.fill_segments(plan, self._capacity, 1, arrays)
+        # Eager admission makes a slab of each prompt: launches by the hundred, for one row each.
+        shared, arrays = plan.shared(), self._arrays
+        cascade_plan.fill_segments(shared, self._capacity, 1, arrays)
         gathered = arrays.gathered[: arrays.query_ptr[-1]].astype(np.uint16)
         arrays.parts[: gathered.size] = self._first_part + np.argsort(gathered, kind="stable")
         counts = np.bincount(gathered, minlength=self.rows)
@@ -111,7 +115,7 @@ class HydragenStep:
         self._work.copy_(upload, non_blocking=True)
         self._uploads.sent()
         bounds = arrays.query_ptr.tolist()
-        kept = [s for s in plan.segments if s.length and s.rows]
+        kept = [s for s in shared.segments if s.length and s.rows]
         self._ranges = [
             _Range(s.base, s.length, first, last)
             for s, first, last in zip(kept, bounds[:-1], bounds[1:], strict=False)
@@ -158,31 +162,34 @@ class HydragenStep:
 
         n is that of the last `snapshot`. Last dimensions must be contiguous.
         """
-        self.attend_prefix(q, k_cache, v_cache, scale)
-        paged_suffix(
-            q,
-            k_cache,
-            v_cache,
-            self._slots,
-            self._suffix_parts,
-            self._suffix_ptr,
-            self.part_out,
-            self.part_lse,
-            q.shape[0],
-            scale,
-            self.shape,
-            self._suffix,
-        )
         work = self._on_device
-        merge(
-            self.part_out,
-            self.part_lse,
-            self._suffix_ptr,
-            work.part_ptr,
-            work.parts,
-            out,
-            self.shape,
-        )
+        with profiling.PREFIX:
+            self.attend_prefix(q, k_cache, v_cache, scale)
+        with profiling.SUFFIX:
+            paged_suffix(
+                q,
+                k_cache,
+                v_cache,
+                self._slots,
+                self._suffix_parts,
+                self._suffix_ptr,
+                self.part_out,
+                self.part_lse,
+                q.shape[0],
+                scale,
+                self.shape,
+                self._suffix,
+            )
+        with profiling.MERGE:
+            merge(
+                self.part_out,
+                self.part_lse,
+                self._suffix_ptr,
+                work.part_ptr,
+                work.parts,
+                out,
+                self.shape,
+            )
 
     def attend_prefix(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float) -> None:
         """The slabs' parts of `attend`."""

@@ -11,6 +11,7 @@ import os
 import pytest
 import torch
 
+from granikv import profiling
 from granikv.attention.flashinfer_cascade import CascadeStep
 from granikv.attention.kernels.config import Shape
 from granikv.attention.kernels.worklist import WorkListOverflow
@@ -160,6 +161,16 @@ def test_more_slabs_of_one_row_than_requests_are_read_by_their_rows() -> None:
     case = build([90, 80, 75, 77], [shared, *own])
     assert len(case.step.segments) == 5
     assert_matches(case, segments=4)
+
+
+def test_passes_are_named_on_a_profilers_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, seen = build([90, 80], [Shared((0, 1), 0, 64)]), []
+    step = step_for(case, 2, fake_flashinfer)
+    decode(step, case)
+    monkeypatch.setattr(profiling.ProfilerRange, "__enter__", lambda self: seen.append(self))
+    monkeypatch.setattr(profiling.ProfilerRange, "__exit__", lambda *_: None)
+    step.attend(case.q, case.k_cache, case.v_cache, torch.empty_like(case.q), case.scale)
+    assert seen == [profiling.PREFIX, profiling.SUFFIX, profiling.MERGE]
 
 
 def test_slabs_need_page_size_one() -> None:

@@ -12,6 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from granikv.attention import Partial
+from granikv.attention.dense import DenseBackend
 from granikv.attention.hydragen import HydragenStep
 from granikv.attention.kernels.config import Shape
 from granikv.attention.kernels.worklist import WorkListOverflow
@@ -97,6 +99,22 @@ def test_rows_beyond_the_plan_are_read_whole() -> None:
     whole = plan_of(case.step)
     actual = decode(step_for(case, 6), case, DecodePlan(2, whole.segments, whole.paged[:2]))
     assert relative_error(actual, case.expected()) <= TOLERANCE[torch.float32]
+
+
+def test_what_one_row_reads_alone_takes_no_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    products, prefix = [], DenseBackend.prefix
+
+    def noted(backend: DenseBackend, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Partial:
+        products.append(q.shape[0])
+        return prefix(backend, q, k, v, scale)
+
+    monkeypatch.setattr(DenseBackend, "prefix", noted)
+    own = [Shared((row,), 64, 9) for row in range(4)]
+    assert (
+        error(build([90, 80, 75, 77], [Shared((0, 1, 2, 3), 0, 64), *own]))
+        <= TOLERANCE[torch.float32]
+    )
+    assert products == [4]
 
 
 def test_ordinary_pages_are_refused() -> None:
