@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ from granikv.dispatch import (
 )
 from granikv.engine import plugin, refusals, state
 from granikv.engine.runtime import Runtime
-from granikv.hardware import HardwareProfile, find_profile, load_profile
+from granikv.hardware import HardwareProfile, ProfileError, find_profile, load_profile
 
 
 class Adapters:
@@ -234,11 +235,17 @@ def profile_for(config: GraniKVConfig, device: str) -> HardwareProfile:
     """The hardware profile that was named, or the device's own.
 
     Raises:
-        ProfileError: there is none.
+        ProfileError: there is none, or it is one of another kind of device.
     """
     named = config.hardware or _profile_name(device)
     is_file = named.endswith((".yaml", ".yml"))
-    return load_profile(named) if is_file else find_profile(named)
+    profile = load_profile(named) if is_file else find_profile(named)
+    if profile.device != device:
+        raise ProfileError(
+            f"hardware profile {profile.name!r} is one of {profile.device}, and this engine runs "
+            f"on {device}; give another to --granikv-hardware"
+        )
+    return profile
 
 
 def _longest(req: Any) -> int:
@@ -252,4 +259,8 @@ def _profile_name(device: str) -> str:
     import torch
 
     name = torch.cuda.get_device_name().lower()
-    return "h200" if "h200" in name else "a100_40gb" if "a100" in name else name
+    # Whole words: a GH200 is no H200, and a MIG slice is neither.
+    words = set(re.split(r"[\s-]+", name))
+    if "mig" in words:
+        return name
+    return "h200" if "h200" in words else "a100_40gb" if "a100" in words else name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from granikv.config import ConfigError, GraniKVConfig
 from granikv.cost import Geometry
@@ -42,6 +43,27 @@ def test_the_cpu_dispatches_by_the_paper(tmp_path: Path) -> None:
         adapters.check_rule(GraniKVConfig(rule="cost", hardware="a100_40gb"), "cuda")
     with pytest.raises(ProfileError, match="nowhere"):
         adapters.check_rule(GraniKVConfig(hardware=str(tmp_path / "nowhere.yaml")), "cuda")
+
+
+def test_a_profile_of_another_kind_of_device_is_refused() -> None:
+    with pytest.raises(ProfileError, match="'cpu' is one of cpu, and this engine runs on cuda"):
+        adapters.check_rule(GraniKVConfig(hardware="cpu"), "cuda")
+
+
+@pytest.mark.parametrize(
+    ("title", "profile"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA A100-SXM4-40GB", "a100_40gb"),
+        ("NVIDIA GH200 480GB", "nvidia gh200 480gb"),
+        ("NVIDIA H200 MIG 1g.18gb", "nvidia h200 mig 1g.18gb"),
+    ],
+)
+def test_a_device_is_known_by_whole_words(
+    title: str, profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: title)
+    assert adapters._profile_name("cuda") == profile
 
 
 def test_the_papers_rule_needs_both_of_its_backends() -> None:
