@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from granikv.attention.kernels.worklist import OPEN_END, WorkListOverflow
-from granikv.plan import DecodePlan, PagedRange, Segment
+from granikv.plan import DecodePlan, PagedRange, RowLayouts, Segment
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -204,12 +204,12 @@ def fill_segments(
     counts = _array([len(s.rows) for s in kept])
     lengths = _array([s.length for s in kept])
     pages = lengths // page_size
-    ranges, layouts = _layouts(plan.paged)
+    layouts = plan.layouts
     _fits("rows", plan.rows, capacity.rows)
     _fits("segments", len(kept), capacity.segments)
     _fits("segment readers", readers.size, capacity.segment_rows)
     _fits("pages of segments", int(pages.sum()), capacity.pages)
-    _fits("paged ranges", sum(map(len, ranges)), capacity.gaps)
+    _fits("paged ranges", sum(map(len, layouts.ranges)), capacity.gaps)
 
     _write_ptr(arrays.query_ptr, counts)
     _write_ptr(arrays.page_ptr, pages)
@@ -223,7 +223,7 @@ def fill_segments(
     tokens = np.repeat(lengths, counts)
     arrays.covered[:] = np.bincount(readers, weights=tokens, minlength=capacity.rows)
     arrays.own_ptr[:] = 0
-    _write_ranges(plan.rows, ranges, layouts, arrays)
+    _write_ranges(plan.rows, layouts, arrays)
 
 
 def fill_suffix(seq_lens: Int64, capacity: Capacity, arrays: Arrays[Int32]) -> None:
@@ -265,31 +265,11 @@ def _write_ptr(ptr: Int32, sizes: NDArray[Any]) -> None:
     ptr[sizes.size + 1 :] = ptr[sizes.size]
 
 
-def _layouts(
-    paged: Sequence[tuple[PagedRange, ...]],
-) -> tuple[list[tuple[PagedRange, ...]], list[int]]:
-    """The different tuples of ranges, and which of them each row has.
-
-    Told apart by identity: rows of one class hold the same tuple, and hashing is slow.
-    """
-    known: dict[int, int] = {}
-    different: list[tuple[PagedRange, ...]] = []
-    layouts = []
-    for ranges in paged:
-        at = known.setdefault(id(ranges), len(different))
-        if at == len(different):
-            different.append(ranges)
-        layouts.append(at)
-    return different, layouts
-
-
-def _write_ranges(
-    rows: int, different: list[tuple[PagedRange, ...]], layouts: list[int], arrays: Arrays[Int32]
-) -> None:
+def _write_ranges(rows: int, layouts: RowLayouts, arrays: Arrays[Int32]) -> None:
     # Rows beyond the batch share one layout more, a whole sequence.
-    listed = [*different, (PagedRange(0, None),)]
-    arrays.layout[:rows] = layouts
-    arrays.layout[rows:] = len(different)
+    listed = [*layouts.ranges, (PagedRange(0, None),)]
+    arrays.layout[:rows] = layouts.of_row
+    arrays.layout[rows:] = len(layouts.ranges)
     flat = [
         (start, OPEN_END if stop is None else stop) for ranges in listed for start, stop in ranges
     ]
