@@ -139,10 +139,16 @@ def _measure(
     if options.dry_run:
         return []
     cells: list[Cell] = []
+    lost: list[str] = []
 
     def measure(entry: Entry) -> None:
-        with gpus.leased(entry.values):
-            cell = jobs.measure(jobs.plan(entry.values), rerun=bool(entry.values["rerun"]))
+        try:
+            with gpus.leased(entry.values):
+                cell = jobs.measure(jobs.plan(entry.values), rerun=bool(entry.values["rerun"]))
+        except (HarnessError, OSError) as error:
+            lost.append(f"{entry.title}: {configuration.first_line(error)}")
+            logger.error("%s", lost[-1])
+            return
         estimator.learn(cell)
         cells.append(cell)
 
@@ -153,7 +159,7 @@ def _measure(
     if left:
         rest = estimator.forecast(left)
         logger.info("left for another time, since the minutes are up: %s", rest)
-    return _complaints(cells)
+    return lost + _complaints(cells)
 
 
 def _planned(options: argparse.Namespace, overrides: Sequence[str], output: Path) -> Schedule:

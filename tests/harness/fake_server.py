@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ class Fake:
         )
     )
     in_flight: int = 0
-    logged: set[Any] = field(default_factory=set)
+    logged: Counter[Any] = field(default_factory=Counter)
 
     @property
     def faults(self) -> dict[str, Any]:
@@ -162,11 +163,9 @@ async def _generate(fake: Fake, request: web.Request) -> web.StreamResponse:
     if struck and "die_after" in faults and index >= faults["die_after"]:
         print("RuntimeError: out of memory, so to speak", flush=True)
         os._exit(9)
-    if struck and "log" in faults:
+    if struck and "log" in faults and fake.logged[faults.get("nonce")] < faults.get("times", 99):
+        fake.logged[faults.get("nonce")] += 1
         print(faults["log"], flush=True)
-    if struck and faults.get("nonce") not in fake.logged and "log_once" in faults:
-        fake.logged.add(faults["nonce"])
-        print(faults["log_once"], flush=True)
     if struck and "status" in faults:
         return web.Response(status=faults["status"], text="no such luck")
     cached = fake.cached(prompt) + faults.get("dirty", 0)

@@ -141,11 +141,12 @@ def test_compiling_inside_the_window_makes_the_cell_invalid(run_cell: RunCell) -
     assert len(cell.requests) == 32
 
 
-def test_a_server_that_has_compiled_is_loaded_again(run_cell: RunCell) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_server_that_has_compiled_is_loaded_again(run_cell: RunCell, times: int) -> None:
     line = "Capturing batches (bs=24 avail_mem=18.55 GB)"
-    cell = run_cell(log_once=line)
+    cell = run_cell(log=line, every=32, times=times)
     assert cell.valid, cell.reasons
-    assert cell.record["server"]["compiled_before"] == [f"CUDA graph capture: {line}"]
+    assert cell.record["server"]["compiled_before"] == [f"CUDA graph capture: {line}"] * times
     assert cell.record["cache"]["primed_cached_tokens"] == [0]
     assert "compiled_before" not in run_cell().record["server"]
 

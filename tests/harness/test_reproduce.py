@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import reproduce
-from harness.store import load_cells
+from harness import jobs, reproduce
+from harness.jobs import Job
+from harness.store import Cell, load_cells
 from harness.sweeps.order import arrange
 from tests.harness.conftest import FAKE_MODULE
 from tests.harness.test_cli import servers_left
@@ -102,6 +103,22 @@ def test_an_invalid_cell_is_said_and_the_rest_goes_on(
     assert "no decode step went through GraniKV" in shown
     assert [cell.system for cell in load_cells(tmp_path) if cell.valid] == ["sglang_default"] * 5
     assert (tmp_path / "out" / "tables" / "table03.md").is_file()
+
+
+def test_a_cell_that_the_disk_does_not_take_is_said_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+
+    def full(job: Job, rerun: bool) -> Cell:
+        told.append(job.id)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(jobs, "measure", full)
+    one = ["--experiments", "table21_cpu", "--cells-only", "workload=multi_prefix_k4_cpu"]
+    assert reproduce.main([*arguments(tmp_path), *one, "repetition=0"]) == 1
+    assert len(told) == 2
+    assert capsys.readouterr().err.count("error: granikv multi_prefix_k4_cpu") == 1
 
 
 WITHOUT_ENGINE = """

@@ -146,6 +146,12 @@ def test_a_blocked_event_loop_is_found() -> None:
     assert validation.client_lag(evidence(loop_lag_s=[]), LIMITS)
 
 
+def test_replies_of_one_token_have_no_time_per_token_to_be_late_for() -> None:
+    one = {"output_tokens": 1, "output_tokens_asked": 1, "chunk_s": [1.0], "chunk_tokens": [1]}
+    log = frame([{**row, **one, "last_token_s": 1.0} for row in rows()])
+    assert validation.client_lag(evidence(log), LIMITS) == []
+
+
 def test_a_load_without_a_reply_says_only_that() -> None:
     log = frame([{**row, "ok": False, "error": "never sent"} for row in rows()])
     assert validation.reasons(evidence(log), LIMITS) == ["4 of 4 requests failed: 4 × never sent"]
