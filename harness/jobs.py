@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from harness import benches, cell
+from harness import benches, cell, checks
 from harness import plan as serving
 from harness.benches import plan as benching
 from harness.benches import run
@@ -18,6 +18,7 @@ Job: TypeAlias = CellPlan | BenchPlan
 
 def plan(config: Mapping[str, Any]) -> Job:
     """From a resolved configuration; starts nothing. Raises HarnessError, in one line."""
+    checks.numbers(config)
     return benching.plan(config) if benches.asks_for_bench(config) else serving.plan(config)
 
 
