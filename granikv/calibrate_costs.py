@@ -120,10 +120,9 @@ def steps_of(survey: Survey) -> list[tuple[int, Case]]:
     steps = []
     places = range(len(survey.geometries))
     for place, rows, length in itertools.product(places, survey.rows, survey.lengths):
-        classes = min(draw.choice(survey.classes), rows)
-        suffix = draw.choice(survey.suffixes)
-        lengths = [length] * classes
-        steps.append((place, composition(rows, suffix, lengths, survey.geometries[place])))
+        for suffix in draw.sample(survey.suffixes, 2):
+            lengths = [length] * min(draw.choice(survey.classes), rows)
+            steps.append((place, composition(rows, suffix, lengths, survey.geometries[place])))
     draw.shuffle(steps)
     return steps
 

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from granikv.correction import Correction, Place
+
 Floats = NDArray[np.float64]
 
 _PART_BYTES = 8
@@ -62,6 +64,13 @@ class Reads(NamedTuple):
         """shared: (length, readers) of each range; own tokens are read by one row each."""
         both = np.array(shared, dtype=np.float64).reshape(-1, 2)
         return cls(rows, own, own, both[:, 0], both[:, 1])
+
+    def place(self, geometry: Geometry) -> Place:
+        """Where the step lies among others."""
+        covered = float(self.lengths @ self.readers)
+        rows = max(self.rows, 1)
+        ranges = float(self.lengths.size)
+        return Place(self.rows, covered / rows, self.own / rows, ranges, geometry.kv_heads)
 
     def keeping(self, kept: NDArray[np.bool_]) -> Reads:
         """The same step with only these ranges shared; every reader reads the others itself."""
@@ -158,6 +167,7 @@ class SharedTerms:
 
     def __init__(self, reads: Reads, geometry: Geometry, tile: Tile) -> None:
         self.reads = reads
+        self.geometry = geometry
         self._units = reads.rows * geometry.kv_heads
         self._gb = geometry.token_bytes / 1e9
         blocks = np.ceil(reads.lengths / tile.block_n)
@@ -199,6 +209,7 @@ class SharedChild:
     overlapped: bool
     tile: Tile
     residuals: Residuals
+    correction: Correction = field(default_factory=Correction)
 
     def terms(self, reads: Reads, geometry: Geometry) -> SharedTerms:
         """The step's quantities for this child's tiles."""
@@ -206,7 +217,9 @@ class SharedChild:
 
     def microseconds(self, terms: SharedTerms, kept: NDArray[np.bool_] | None = None) -> float:
         """Predicted µs of one layer with only `kept` ranges shared; None: all."""
-        return self.cost.combined(terms.quantities(kept), self.overlapped)
+        reads = terms.reads if kept is None else terms.reads.keeping(kept)
+        factor = self.correction.factor(reads.place(terms.geometry))
+        return factor * self.cost.combined(terms.quantities(kept), self.overlapped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +228,12 @@ class PagedChild:
 
     cost: PagedCost
     residuals: Residuals
+    correction: Correction = field(default_factory=Correction)
+
+    def microseconds(self, reads: Reads, geometry: Geometry) -> float:
+        """Predicted µs of one layer."""
+        factor = self.correction.factor(reads.place(geometry))
+        return factor * self.cost.microseconds(reads, geometry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +254,7 @@ class CostModel:
         So against an unknown stock backend sharing must beat everything known.
         """
         known = [self.paged[stock]] if stock in self.paged else self.paged.values()
-        return min(child.cost.microseconds(reads, geometry) for child in known)
+        return min(child.microseconds(reads, geometry) for child in known)
 
     @property
     def residuals(self) -> dict[str, Residuals]:
@@ -246,7 +265,11 @@ class CostModel:
     def document(self) -> dict[str, Any]:
         """As the profile's YAML holds it."""
         paged = {
-            name: {**child.cost._asdict(), "residuals": child.residuals._asdict()}
+            name: {
+                **child.cost._asdict(),
+                "residuals": child.residuals._asdict(),
+                "correction": child.correction.document(),
+            }
             for name, child in self.paged.items()
         }
         shared = {
@@ -255,6 +278,7 @@ class CostModel:
                 "overlapped": child.overlapped,
                 "tile": child.tile._asdict(),
                 "residuals": child.residuals._asdict(),
+                "correction": child.correction.document(),
             }
             for name, child in self.shared.items()
         }
@@ -273,6 +297,7 @@ class CostModel:
                 str(name): PagedChild(
                     _numbers(PagedCost, _mapping(child, name)),
                     _numbers(Residuals, child.get("residuals"), f"{name}.residuals"),
+                    Correction.parse(child.get("correction"), f"{name}.correction"),
                 )
                 for name, child in paged.items()
             },
@@ -282,6 +307,7 @@ class CostModel:
                     bool(child.get("overlapped", False)),
                     _tile(child.get("tile"), f"{name}.tile"),
                     _numbers(Residuals, child.get("residuals"), f"{name}.residuals"),
+                    Correction.parse(child.get("correction"), f"{name}.correction"),
                 )
                 for name, child in shared.items()
             },

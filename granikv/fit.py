@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from granikv.correction import Correction, Place
 from granikv.cost import (
     Geometry,
     PagedChild,
@@ -54,9 +55,9 @@ def fit_paged(samples: Sequence[Sample]) -> PagedChild:
     rows = np.array([PagedCost.quantities(s.reads, s.geometry) for s in samples])
     _enough(samples, len(PagedCost._fields))
     cost = PagedCost(*_rounded(_solve(rows, samples)))
-    return PagedChild(
-        cost, _residuals([cost.microseconds(s.reads, s.geometry) for s in samples], samples)
-    )
+    predicted = [cost.microseconds(s.reads, s.geometry) for s in samples]
+    correction = _correction(predicted, samples)
+    return PagedChild(cost, _residuals(predicted, samples, correction), correction)
 
 
 def fit_shared(samples: Sequence[Sample], tile: Tile) -> SharedChild:
@@ -69,7 +70,9 @@ def fit_shared(samples: Sequence[Sample], tile: Tile) -> SharedChild:
     fits = [(_roofline(rows, samples, overlapped), overlapped) for overlapped in (False, True)]
     (_, cost), overlapped = min(fits)
     predicted = [cost.combined(row, overlapped) for row in rows.tolist()]
-    return SharedChild(cost, overlapped, tile, _residuals(predicted, samples))
+    correction = _correction(predicted, samples)
+    residuals = _residuals(predicted, samples, correction)
+    return SharedChild(cost, overlapped, tile, residuals, correction)
 
 
 def _roofline(
@@ -119,8 +122,19 @@ def _loss(predicted: Sequence[float], samples: Sequence[Sample]) -> float:
     return float(np.array([s.weight for s in samples]) @ _errors(predicted, samples) ** 2)
 
 
-def _residuals(predicted: Sequence[float], samples: Sequence[Sample]) -> Residuals:
-    errors = _errors(predicted, samples)
+def _correction(predicted: Sequence[float], samples: Sequence[Sample]) -> Correction:
+    """Of each sample, by how much the terms are off; a place as it reads back from a file."""
+    places = tuple(Place(*_rounded(np.array(s.reads.place(s.geometry)))) for s in samples)
+    ratios = np.array([s.us for s in samples]) / np.maximum(np.array(predicted), 1e-9)
+    return Correction(places, tuple(_rounded(np.maximum(ratios, 1e-9))))
+
+
+def _residuals(
+    predicted: Sequence[float], samples: Sequence[Sample], correction: Correction
+) -> Residuals:
+    """How far predictions are off where a sample's own measurement is not looked at."""
+    factors = [correction.factor_without(index) for index in range(len(samples))]
+    errors = _errors([f * p for f, p in zip(factors, predicted, strict=True)], samples)
     median, p95, largest = (round(float(np.quantile(errors, q)), 4) for q in (0.5, 0.95, 1.0))
     return Residuals(len(samples), median, p95, largest)
 

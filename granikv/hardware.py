@@ -136,7 +136,9 @@ def write_profile(profile: HardwareProfile, path: str | Path) -> None:
     Raises ProfileError where the directory cannot be written.
     """
     path = Path(path)
-    text = yaml.safe_dump(profile.document(), sort_keys=False, width=100, allow_unicode=True)
+    text = yaml.safe_dump(
+        profile.document(), sort_keys=False, width=100, allow_unicode=True, default_flow_style=None
+    )
     beside: str | None = None
     try:
         with tempfile.NamedTemporaryFile(

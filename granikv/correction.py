@@ -1,0 +1,107 @@
+"""What the cost terms leave out, looked up among the steps that calibration measured.
+
+The terms of `granikv.cost` are few, and a kernel's time also has edges: a launch that fills the
+device once and a half, a cache that holds the shared range. Such errors are alike for steps that
+are alike, so a prediction is multiplied by measured over predicted of the nearest measured steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_NEAREST = 4
+_SOFTENING = 0.5
+"""In octaves: below that, how near a step is matters little beside the noise of its measurement."""
+
+
+class Place(NamedTuple):
+    """Where a step lies among others.
+
+    rows: batch size; covered, own: tokens a row reads in shared ranges and outside; ranges: shared
+    ranges of the step; kv_heads: of one rank.
+    """
+
+    rows: float
+    covered: float
+    own: float
+    ranges: float
+    kv_heads: float
+
+
+_WEIGHTS = np.array(Place(1.0, 1.0, 0.7, 0.5, 0.5))
+"""How much an octave of each counts: what changes a kernel's shape most counts whole."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """Factors of one child at the steps where it was measured.
+
+    Attributes:
+        places: the measured steps.
+        ratios: measured over predicted time of each.
+    """
+
+    places: tuple[Place, ...] = ()
+    ratios: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.places) != len(self.ratios) or not all(ratio > 0 for ratio in self.ratios):
+            raise ValueError("a correction needs one positive ratio a step")
+
+    @cached_property
+    def _at(self) -> NDArray[np.float64]:
+        return _positions(self.places)
+
+    @cached_property
+    def _logs(self) -> NDArray[np.float64]:
+        return np.log(np.array(self.ratios, dtype=np.float64))
+
+    def factor(self, place: Place) -> float:
+        """What to multiply a prediction by; 1 where nothing was measured."""
+        return self._factor(place, None)
+
+    def factor_without(self, index: int) -> float:
+        """The factor at a measured step as the others alone give it: for judging the fit."""
+        return self._factor(self.places[index], index)
+
+    def _factor(self, place: Place, but: int | None) -> float:
+        if len(self.ratios) <= (but is not None):
+            return 1.0
+        apart = np.linalg.norm(self._at - _positions([place]), axis=1)
+        if but is not None:
+            apart[but] = np.inf
+        nearest = np.argsort(apart, kind="stable")[:_NEAREST]
+        weights = 1.0 / (apart[nearest] + _SOFTENING) ** 2
+        return float(np.exp(weights @ self._logs[nearest] / weights.sum()))
+
+    def document(self) -> list[list[float]]:
+        """One list a step: the place, then the ratio."""
+        return [[*place, ratio] for place, ratio in zip(self.places, self.ratios, strict=True)]
+
+    @classmethod
+    def parse(cls, document: object, where: str) -> Correction:
+        """The inverse of `document`; none for None. Raises ValueError, one line."""
+        if document is None:
+            return cls()
+        width = len(Place._fields) + 1
+        try:
+            table = np.array(document, dtype=np.float64).reshape(-1, width)
+        except (TypeError, ValueError):
+            raise ValueError(f"{where} must hold lists of {width} numbers") from None
+        if not (np.isfinite(table).all() and (table >= 0).all() and (table[:, -1] > 0).all()):
+            raise ValueError(f"{where} must hold positive, finite numbers")
+        rows = table.tolist()
+        return cls(tuple(Place(*row[:-1]) for row in rows), tuple(row[-1] for row in rows))
+
+
+def _positions(places: Sequence[Place]) -> NDArray[np.float64]:
+    """[places, 5] octaves, weighted."""
+    table = np.array(places, dtype=np.float64).reshape(-1, len(Place._fields))
+    positions: NDArray[np.float64] = np.log2(1.0 + table) * _WEIGHTS
+    return positions
