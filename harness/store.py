@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import json
 import logging
 import shutil
@@ -207,10 +208,15 @@ def find_valid(root: Path, cell_id: str) -> Cell | None:
 
 @contextmanager
 def claim(root: Path, cell_id: str) -> Iterator[None]:
-    """Only one program at a time measures a cell; another waits, and then finds it measured."""
+    """Only one program at a time measures a cell; another waits, and then finds it measured.
+
+    What one that was killed had begun to write is removed.
+    """
     locks = runs(root) / ".locks"
     locks.mkdir(parents=True, exist_ok=True)
     with FileLock(locks / cell_id):
+        for begun in runs(root).glob(f".{cell_id}.*"):
+            shutil.rmtree(begun, ignore_errors=True)
         yield
 
 
@@ -305,5 +311,5 @@ def _set_aside(root: Path, target: Path) -> None:
         return
     rejected = root / "rejected"
     rejected.mkdir(parents=True, exist_ok=True)
-    attempt = sum(1 for _ in rejected.glob(f"{target.name}-*"))
-    target.replace(rejected / f"{target.name}-{attempt}")
+    places = (rejected / f"{target.name}-{attempt}" for attempt in itertools.count())
+    target.replace(next(place for place in places if not place.exists()))

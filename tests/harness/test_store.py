@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,30 @@ def test_a_disk_that_takes_half_a_file_leaves_nothing(tmp_path: Path, log: pd.Da
     assert done.stdout.startswith("cell abc not stored: "), done.stderr
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["other"]
     assert not store.load_cells(tmp_path)[0].requests.empty
+
+
+def test_what_a_killed_program_had_begun_to_write_is_removed(
+    tmp_path: Path, log: pd.DataFrame
+) -> None:
+    begun, other = tmp_path / "runs" / ".abc.x1y2", tmp_path / "runs" / ".abcd.x1y2"
+    for directory in (begun, other):
+        directory.mkdir(parents=True)
+        (directory / "requests.parquet").write_bytes(b"half")
+    with store.claim(tmp_path, "abc"):
+        store.write(tmp_path, record(), log)
+    assert not begun.exists()
+    assert other.exists()  # another program may be at work on that cell
+
+
+def test_an_attempt_is_kept_whatever_became_of_earlier_ones(
+    tmp_path: Path, log: pd.DataFrame
+) -> None:
+    for _ in range(3):
+        store.write(tmp_path, record(valid=False), log)
+    shutil.rmtree(tmp_path / "rejected" / "abc-0")
+    for _ in range(2):
+        store.write(tmp_path, record(), log)
+    assert {path.name for path in (tmp_path / "rejected").iterdir()} == {"abc-0", "abc-1", "abc-2"}
 
 
 def test_a_log_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
