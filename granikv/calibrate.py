@@ -337,7 +337,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="profile file to write (.yaml)")
     parser.add_argument("--name", help="the profile's name; default: that of the file")
     parser.add_argument(
-        "--seconds", type=float, help="measuring time; default: 15 (cpu), 45 (cuda)"
+        "--seconds", type=float, help="measuring time; default: 15 (cpu), 56 (cuda)"
     )
     return parser
 
