@@ -95,9 +95,31 @@ def _take(held: ExitStack, group: Sequence[str]) -> bool:
     with suppress(PermissionError):
         DIRECTORY.chmod(0o1777)
     for name in group:
-        lock = FileLock(DIRECTORY / f"gpu-{name.replace('/', '-')}.lock", mode=0o666)
+        lock = FileLock(DIRECTORY / f"gpu-{_own_id(name).replace('/', '-')}.lock", mode=0o666)
         try:
             held.enter_context(lock.acquire(timeout=0))
         except Timeout:
             return False
     return True
+
+
+def _own_id(name: str) -> str:
+    """The UUID of a GPU as CUDA_VISIBLE_DEVICES names it; the name where the driver knows none.
+
+    Jobs of one node that see only their own GPUs all call the first of them 0.
+    """
+    import pynvml
+
+    if not name.isdigit():
+        return name
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return name
+    try:
+        uuid = pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(int(name)))
+        return uuid.decode() if isinstance(uuid, bytes) else str(uuid)
+    except pynvml.NVMLError:
+        return name
+    finally:
+        pynvml.nvmlShutdown()

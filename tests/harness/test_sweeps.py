@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 from hydra import compose, initialize_config_dir
 from rich.console import Console
@@ -208,6 +209,23 @@ def test_the_lease_is_given_back_and_the_environment_with_it(
         with gpus.leased(values):
             assert os.environ["CUDA_VISIBLE_DEVICES"] == "4"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,7"
+
+
+def test_jobs_that_see_one_gpu_each_do_not_wait_for_one_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Both call it 0; its own id tells them apart, and is the same GPU under either name."""
+    monkeypatch.setattr(gpus, "DIRECTORY", tmp_path)
+    for name in ("nvmlInit", "nvmlShutdown"):
+        monkeypatch.setattr(pynvml, name, lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: index)
+    values = {"hardware": {"device": "cuda"}, "model": {"tp": 1}}
+    for visible, uuid in (("0", "GPU-a"), ("0", "GPU-b"), ("GPU-a", "unused")):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda handle, uuid=uuid: uuid)
+        with gpus.leased(values):
+            pass
+    assert {path.name for path in tmp_path.iterdir()} == {"gpu-GPU-a.lock", "gpu-GPU-b.lock"}
 
 
 def test_a_server_that_is_given_up_cannot_be_taken_any_more(tmp_path: Path) -> None:
