@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from harness.analysis import statistics
@@ -99,3 +100,16 @@ def test_runs_that_deviate_by_more_than_ten_percent_are_unsteady() -> None:
     assert statistics.mean([8.9, 10.0, 11.1]).unsteady
     assert statistics.ratio([10.0, 10.0], [5.0, 10.0]).unsteady
     assert not statistics.mean([7.0]).unsteady
+
+
+@pytest.mark.parametrize(("runs", "least", "most"), [(3, 0.65, 0.87), (10, 0.87, 0.97)])
+def test_how_often_an_interval_holds_the_truth(
+    monkeypatch: pytest.MonkeyPatch, runs: int, least: float, most: float
+) -> None:
+    """What `Estimate` says of few runs."""
+    monkeypatch.setattr(statistics, "RESAMPLES", 1000)
+    rng = np.random.default_rng(5)
+    draws = 100 + 3 * rng.standard_normal((300, 2, runs))
+    ratios = [statistics.ratio(list(a), list(b)) for a, b in draws]
+    held = sum(ratio.low <= 1 <= ratio.high for ratio in ratios) / len(ratios)
+    assert least < held < most
