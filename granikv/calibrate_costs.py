@@ -73,7 +73,7 @@ SURVEYS = {
     "cuda": Survey(
         (Geometry(8, 4, 128, 128, 2), Geometry(4, 5, 128, 128, 2)),
         torch.bfloat16,
-        (1, 3, 6, 12, 24, 48, 96, 192, 256),
+        (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256),
         (192, 384, 768, 1536, 3072, 6144, 12288),
         (32, 128, 512),
         (1, 1, 4),
@@ -120,9 +120,10 @@ def steps_of(survey: Survey) -> list[tuple[int, Case]]:
     steps = []
     places = range(len(survey.geometries))
     for place, rows, length in itertools.product(places, survey.rows, survey.lengths):
-        for suffix in draw.sample(survey.suffixes, 2):
-            lengths = [length] * min(draw.choice(survey.classes), rows)
-            steps.append((place, composition(rows, suffix, lengths, survey.geometries[place])))
+        classes = min(draw.choice(survey.classes), rows)
+        suffix = draw.choice(survey.suffixes)
+        lengths = [length] * classes
+        steps.append((place, composition(rows, suffix, lengths, survey.geometries[place])))
     draw.shuffle(steps)
     return steps
 

@@ -255,7 +255,7 @@ class CostRule(DispatchRule):
         terms = child.terms(reads, self.geometry)
         worth = terms.worth_sharing(child.cost)
         every, predicted = np.ones_like(worth), child.microseconds(terms)
-        if worth.all():
+        if worth.all() or not worth.any():  # what shares nothing is stock's to serve
             return predicted, every
         trimmed = child.microseconds(terms, worth)
         return (trimmed, worth) if trimmed < predicted else (predicted, every)

@@ -70,8 +70,9 @@ def test_a_shipped_profile_is_plain_data_under_its_own_name(name: str) -> None:
 
 
 def test_an_unfitted_threshold_says_what_to_run() -> None:
-    with pytest.raises(ProfileError, match=r"'h200' has no M_sat.*granikv calibrate --device cuda"):
-        find_profile("h200").m_sat_or_raise()
+    unfitted = HardwareProfile("new", "cuda", "a new device")
+    with pytest.raises(ProfileError, match=r"'new' has no M_sat.*granikv calibrate --device cuda"):
+        unfitted.m_sat_or_raise()
     assert find_profile("cpu").m_sat_or_raise() == 8
 
 

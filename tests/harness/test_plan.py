@@ -194,3 +194,12 @@ def test_paths_of_the_user_are_not_stored(planned: Planned) -> None:
     stored: Any = planned("engine.python=/opt/secret/python").config
     assert "python" not in stored["engine"]
     assert "output" not in stored
+
+
+def test_a_cost_model_is_stored_by_its_hash(planned: Planned) -> None:
+    """Hundreds of steps would be copied into every cell otherwise; they still count."""
+    with_costs = "+hardware.dispatch.cost={paged:{fa3:{launch_us:1}}}"
+    other = "+hardware.dispatch.cost={paged:{fa3:{launch_us:2}}}"
+    first, second = (planned("system=granikv", cost) for cost in (with_costs, other))
+    assert isinstance(first.config["hardware"]["dispatch"]["cost"], str)
+    assert first.id != second.id
