@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from granikv import profiling
 from granikv.attention.interface import DecodeBackend, StepInputs
 from granikv.attention.kernels import worklist
 from granikv.attention.kernels.config import Shape, StepConfig, step_config
@@ -24,30 +25,8 @@ from granikv.attention.kernels.paged_suffix import (
 )
 from granikv.attention.layout import segment_levels
 from granikv.attention.numerics import group_size
+from granikv.attention.staging import HostBuffers
 from granikv.plan import DecodePlan, PagedRange, Segment
-
-_STAGED = 3
-"""Host buffers in turn, so that planning a step need not wait for the last one's upload."""
-
-
-class _Upload:
-    """One host buffer, and when the copy out of it has ended."""
-
-    def __init__(self, length: int, device: torch.device) -> None:
-        on_gpu = device.type == "cuda"
-        self.host = torch.zeros(length, dtype=torch.int32, pin_memory=on_gpu)
-        self._copied = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]
-
-    def wait(self) -> None:
-        """Return once the buffer may be written again."""
-        if self._copied is not None:
-            self._copied.synchronize()
-
-    def send(self, target: Tensor, length: int) -> None:
-        """Copy the first `length` elements in the current stream, without waiting."""
-        target[:length].copy_(self.host[:length], non_blocking=True)
-        if self._copied is not None:
-            self._copied.record()
 
 
 class DenseStep:
@@ -95,8 +74,7 @@ class DenseStep:
         )
         self._capacity = worklist.Capacity.for_rows(rows, self._tiling, depth)
         length = worklist.buffer_length(self._capacity, self._tiling)
-        self._uploads = [_Upload(length, device) for _ in range(_STAGED)]
-        self._turn = 0
+        self._uploads = HostBuffers(length, torch.int32, device)
         self._work = torch.zeros(length, dtype=torch.int32, device=device)
         self._on_device = worklist.split(self._work, self._capacity, self._tiling)
         self.current: DecodePlan | None = None
@@ -121,17 +99,16 @@ class DenseStep:
         """
         if plan is self.current:
             return
-        upload = self._uploads[self._turn]
-        upload.wait()
+        upload = self._uploads.take()
         counts = worklist.fill(
             plan,
             self._tiling,
             self._capacity,
-            worklist.split(upload.host.numpy(), self._capacity, self._tiling),
+            worklist.split(upload.numpy(), self._capacity, self._tiling),
         )
         used = worklist.used_length(counts, self._capacity, self._tiling)
-        upload.send(self._work, used)
-        self._turn = (self._turn + 1) % _STAGED
+        self._work[:used].copy_(upload[:used], non_blocking=True)
+        self._uploads.sent()
         self.current = plan
         self._covered = sum(len(s.rows) * s.length for s in plan.segments)
 
@@ -177,11 +154,15 @@ class DenseStep:
         n is that of the last `snapshot`. Last dimensions must be contiguous.
         """
         if self.overlap == "fused" and _fusable(q, k_cache, v_cache):
-            self._attend_fused(q, k_cache, v_cache, scale)
+            with profiling.PREFIX, profiling.SUFFIX:
+                self._attend_fused(q, k_cache, v_cache, scale)
         else:
-            self.attend_prefix(q, k_cache, v_cache, scale)
-            self.attend_suffix(q, k_cache, v_cache, scale, self.early)
-        self.merge(out)
+            with profiling.PREFIX:
+                self.attend_prefix(q, k_cache, v_cache, scale)
+            with profiling.SUFFIX:
+                self.attend_suffix(q, k_cache, v_cache, scale, self.early)
+        with profiling.MERGE:
+            self.merge(out)
 
     def _attend_fused(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, scale: float) -> None:
         # Its module needs Triton's Gluon, which not every build of Triton has.

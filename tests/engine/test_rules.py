@@ -81,7 +81,6 @@ def test_the_cascade_serves_two_byte_types_of_one_width() -> None:
 
 @pytest.mark.parametrize("name", [DENSE, HYDRAGEN])
 def test_our_kernels_take_groups_of_16_and_widths_of_powers_of_two(name: str) -> None:
-    """A larger group's last heads would never be written."""
     assert not children.lacks(name, LLAMA._replace(element_bytes=4, group=16, d_v=64))
     assert "71 query heads share a KV head" in children.lacks(name, LLAMA._replace(group=71))
     assert "powers of two from 16, not 96" in children.lacks(name, LLAMA._replace(d=96, d_v=96))

@@ -83,7 +83,7 @@ def test_random_steps(seed: int) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("group", "kv_heads", "d"),
-    [(1, 8, 32), (2, 4, 64), (4, 2, 128), (5, 1, 64), (7, 2, 32), (8, 1, 128)],
+    [(1, 8, 32), (2, 4, 64), (4, 2, 128), (5, 1, 64), (7, 2, 32), (8, 1, 128), (20, 1, 32)],
 )
 def test_groups_and_widths(group: int, kv_heads: int, d: int, dtype: torch.dtype) -> None:
     heads = (group * kv_heads, kv_heads)

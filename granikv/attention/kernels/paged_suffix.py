@@ -270,7 +270,7 @@ def paged_suffix(
         G=shape.group,
         D=shape.d,
         D_V=shape.d_v,
-        BLOCK_G=16,
+        BLOCK_G=max(16, triton.next_power_of_2(shape.group)),
         BLOCK_N=config.block_n,
         FIELDS=PART_FIELDS,
         PRECISION="ieee",
