@@ -148,7 +148,7 @@ def lacks(name: str, shape: Geometry) -> str:
             return f"FlashInfer has no heads of width {shape.d} for K and {shape.d_v} for V"
         return ""
     if shape.group > _LARGEST_GROUP:
-        return f"{shape.group} query heads share a KV head; the kernels were tried up to {_LARGEST_GROUP}"
+        return f"{shape.group} query heads share a KV head; our kernels serve {_LARGEST_GROUP}"
     if any(width < 16 or width & (width - 1) for width in (shape.d, shape.d_v)):
         return f"head widths must be powers of two from 16, not {shape.d} for K, {shape.d_v} for V"
     return ""
