@@ -271,6 +271,7 @@ class _Measurement:
             workload=plan.workload,
             system=plan.system,
             before=flushed,
+            opened=before,
             after=after,
             primed=bool(plan.config["prime"]),
         )

@@ -20,6 +20,7 @@ class Evidence:
 
     log: the requests. loop_lag_s: samples of the client's own lateness. page_size: of the server's
     radix tree, in tokens. primed: whether the prefixes were in the cache when the load began.
+    before: the server after its flush. opened: when the measured window opened. after: at its end.
     """
 
     log: pd.DataFrame
@@ -27,6 +28,7 @@ class Evidence:
     workload: Workload
     system: System
     before: ServerInfo
+    opened: ServerInfo
     after: ServerInfo
     primed: bool
 
@@ -146,8 +148,12 @@ def traffic(workload: Workload) -> Traffic:
 
 
 def in_use(evidence: Evidence) -> list[str]:
-    """The system under test did the work."""
-    return evidence.system.silent(evidence.before, evidence.after, traffic(evidence.workload))
+    """The system under test did the work, and no other backend than the one that was forced."""
+    system, after = evidence.system, evidence.after
+    return [
+        *system.silent(evidence.before, after, traffic(evidence.workload)),
+        *system.overflowed(evidence.opened, after),
+    ]
 
 
 def reasons(evidence: Evidence, limits: Mapping[str, Any]) -> list[str]:

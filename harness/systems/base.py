@@ -109,6 +109,10 @@ class System(ABC):
         """What should have fired between the flush and the end of the load and did not."""
         return []
 
+    def overflowed(self, before: ServerInfo, after: ServerInfo) -> list[str]:
+        """What shows that steps of the measured window were served otherwise than was forced."""
+        return []
+
     def engine_arguments(self, hardware: Hardware) -> list[str]:
         """The engine's own flags for ENGINE_CHOICES, where a choice is made."""
         arguments = []
@@ -132,3 +136,11 @@ def must_rise(before: ServerInfo, after: ServerInfo, counter: str, meaning: str)
     if risen is None:
         return [f"/server_info has no counter {counter!r}"]
     return [] if risen > 0 else [f"{meaning}: the counter {counter!r} did not rise"]
+
+
+def must_not_rise(before: ServerInfo, after: ServerInfo, counter: str, meaning: str) -> list[str]:
+    """A reason unless the counter is known and stayed."""
+    risen = rise(before, after, counter)
+    if risen is None:
+        return [f"/server_info has no counter {counter!r}"]
+    return [f"{meaning}: the counter {counter!r} rose by {risen}"] if risen > 0 else []

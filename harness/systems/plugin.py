@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from harness.systems.base import CPU, Hardware, ServerInfo, System, Traffic, must_rise
+from harness.systems.base import (
+    CPU,
+    Hardware,
+    ServerInfo,
+    System,
+    Traffic,
+    must_not_rise,
+    must_rise,
+)
 
 DECODE_BACKEND = "granikv"
 
@@ -33,6 +41,12 @@ class PluginSystem(System):
         if decode != DECODE_BACKEND:
             wrong.append(f"decode runs on {decode!r}, not on {DECODE_BACKEND!r}")
         return wrong
+
+
+def served_paged(before: ServerInfo, after: ServerInfo, backend: str) -> list[str]:
+    """A reason where steps did not fit the forced backend's buffers and went over pages."""
+    meaning = f"steps did not fit the {backend} backend's buffers and were served paged"
+    return must_not_rise(before, after, "steps_overflowed", meaning)
 
 
 class StorageSystem(PluginSystem):
@@ -81,6 +95,10 @@ class StorageSystem(PluginSystem):
             counter = f"steps_{self.backend}"
             wrong += must_rise(before, after, counter, f"the {self.backend} backend never served")
         return wrong
+
+    def overflowed(self, before: ServerInfo, after: ServerInfo) -> list[str]:
+        """A forced backend served every step; for `auto` pages are a choice like another."""
+        return [] if self.backend == "auto" else served_paged(before, after, self.backend)
 
     def _slab_expected(self, info: ServerInfo, traffic: Traffic) -> bool:
         """Whether some shared prefix is long enough for a slab and fits HOT."""

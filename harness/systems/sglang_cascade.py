@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.systems.base import Hardware, ServerInfo, Traffic, must_rise
-from harness.systems.plugin import PluginSystem
+from harness.systems.plugin import PluginSystem, served_paged
 
 
 class SglangCascade(PluginSystem):
@@ -22,3 +22,7 @@ class SglangCascade(PluginSystem):
         if traffic.shared_by_all:
             wrong += must_rise(before, after, "steps_cascade", "cascade attention never served")
         return wrong
+
+    def overflowed(self, before: ServerInfo, after: ServerInfo) -> list[str]:
+        """Cascade attention is the only backend beside pages."""
+        return served_paged(before, after, "cascade")

@@ -50,7 +50,15 @@ class Fake:
     refused: dict[Any, int] = field(default_factory=dict)
     counters: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
-            ("steps", "relocations", "steps_dense", "steps_cascade", "steps_paged"), 0
+            (
+                "steps",
+                "relocations",
+                "steps_dense",
+                "steps_cascade",
+                "steps_paged",
+                "steps_overflowed",
+            ),
+            0,
         )
     )
     in_flight: int = 0
@@ -230,6 +238,7 @@ def _count_step(fake: Fake, faults: dict[str, Any]) -> None:
     backend = "dense" if forced == "auto" else forced
     for counter in ("steps", f"steps_{backend}"):
         fake.counters[counter] = fake.counters.get(counter, 0) + 1
+    fake.counters["steps_overflowed"] += bool(faults.get("overflow"))
 
 
 def main() -> None:

@@ -168,6 +168,25 @@ def test_a_storage_system_must_show_that_it_worked(run_cell: RunCell, system: st
     assert "no decode step went through GraniKV" in "; ".join(silent.reasons)
 
 
+@pytest.mark.parametrize("system", ["granikv_dense", "cascade_on_granikv", "sglang_cascade"])
+def test_a_forced_backend_that_left_steps_to_pages_fails_the_cell(
+    run_cell: RunCell, system: str
+) -> None:
+    cell = run_cell(f"system={system}", overflow=True, every=8)
+    (reason,) = cell.reasons
+    backend = "dense" if system == "granikv_dense" else "cascade"
+    assert f"did not fit the {backend} backend's buffers and were served paged" in reason
+    assert "'steps_overflowed' rose by" in reason
+
+
+def test_steps_that_dispatch_left_to_pages_are_recorded(run_cell: RunCell) -> None:
+    cell = run_cell("system=granikv", overflow=True, every=8)
+    assert cell.valid, cell.reasons
+    assert cell.state is not None
+    before = cell.record["server"]["counters_before"]["steps_overflowed"]
+    assert cell.state["counters"]["steps_overflowed"] > before
+
+
 def test_a_live_tree_is_kept_for_the_drawing(run_cell: RunCell) -> None:
     cell = run_cell("system=granikv", tpot_s=0.01)
     assert cell.layout is not None

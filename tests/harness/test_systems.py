@@ -208,6 +208,24 @@ def test_a_feature_that_never_fired_is_noticed(
     assert words in "; ".join(wrong)
 
 
+FORCED = [name for name in SYSTEMS if name != "granikv" and "granikv" in name]
+
+
+@pytest.mark.parametrize("name", [*FORCED, "sglang_cascade"])
+def test_a_forced_backend_may_leave_no_step_to_pages(name: str) -> None:
+    before, spilled = granikv_info(steps_overflowed=3), granikv_info(steps_overflowed=5)
+    assert system(name).overflowed(before, before) == []
+    (reason,) = system(name).overflowed(before, spilled)
+    assert "were served paged: the counter 'steps_overflowed' rose by 2" in reason
+    (reason,) = system(name).overflowed(before, granikv_info(steps=5))
+    assert reason == "/server_info has no counter 'steps_overflowed'"
+
+
+@pytest.mark.parametrize("name", ["granikv", "sglang_default"])
+def test_what_forces_no_backend_has_none_to_leave(name: str) -> None:
+    assert system(name).overflowed(granikv_info(), granikv_info(steps_overflowed=5)) == []
+
+
 @pytest.mark.parametrize("lengths", [[], [100], [5000]])
 def test_no_slab_is_expected_of_prefixes_too_short_or_too_long(lengths: list[int]) -> None:
     after = granikv_info(steps=9, relocations=2)

@@ -63,6 +63,7 @@ def evidence(log: pd.DataFrame | None = None, page_size: int = 1, **changes: Any
         "workload": workload(),
         "system": systems.make(yaml.safe_load(text), {}),
         "before": ServerInfo({}),
+        "opened": ServerInfo({}),
         "after": ServerInfo({"page_size": page_size}),
         "primed": True,
     }
@@ -172,3 +173,18 @@ def test_traffic_names_the_prefixes_that_were_used() -> None:
     )
     two = validation.traffic(several)
     assert (list(two.prefix_lengths), two.shared_by_all) == ([16, 32], False)
+
+
+def test_only_the_measured_window_counts_for_steps_left_to_pages() -> None:
+    """What the priming and the warm-up did before it is in neither difference."""
+    text = (config.DIRECTORY / "system" / "sglang_cascade.yaml").read_text()
+    cascade = systems.make(yaml.safe_load(text), {})
+
+    def seen(steps: int, overflowed: int) -> ServerInfo:
+        counters = {"steps": steps, "steps_cascade": steps, "steps_overflowed": overflowed}
+        return ServerInfo({"internal_states": [{"granikv": [{"counters": counters}]}]})
+
+    known = {"system": cascade, "before": seen(2, 0), "after": seen(9, 4)}
+    assert validation.in_use(evidence(**known, opened=seen(5, 4))) == []
+    (reason,) = validation.in_use(evidence(**known, opened=seen(5, 1)))
+    assert "'steps_overflowed' rose by 3" in reason
