@@ -28,9 +28,9 @@ from granikv.attention.flashinfer_wrappers import (
 from granikv.attention.kernels.cascade_inputs import gather_queries, segment_pages
 from granikv.attention.kernels.config import Shape, suffix_config
 from granikv.attention.kernels.merge import merge
-from granikv.attention.kernels.paged_suffix import PART_FIELDS, part_limit, snapshot
 from granikv.attention.kernels.worklist import WorkListOverflow
 from granikv.attention.staging import HostBuffers
+from granikv.attention.suffix_tables import SuffixTables
 from granikv.plan import DecodePlan
 
 _LN2 = math.log(2.0)
@@ -91,7 +91,6 @@ class CascadeStep:
         self._pages = torch.zeros(
             max(shared_tokens // page_size, 1), dtype=torch.int32, device=device
         )
-        self._slots = torch.zeros(max(tokens, 1), dtype=torch.int32, device=device)
         largest = self._capacity(rows)
         queries = largest.segment_rows
         self._workspace = Workspace(shape, rows, queries, largest.segments, device)
@@ -103,11 +102,8 @@ class CascadeStep:
         )
         self.part_lse = torch.zeros((rows + queries, shape.heads), device=device)
         self._part_lse2 = torch.zeros_like(self.part_lse)
-        # The suffix's own cut into parts, which `snapshot` also makes, is FlashInfer's to make.
-        self._suffix = suffix_config(shape, rows, device)
-        limit = part_limit(rows, shape, self._suffix)
-        self._unused_parts = torch.zeros((limit, PART_FIELDS), dtype=torch.int32, device=device)
-        self._unused_ptr = torch.zeros(rows + 1, dtype=torch.int32, device=device)
+        # Its cut into parts is not used: that is FlashInfer's to make.
+        self._own = SuffixTables(shape, suffix_config(shape, rows, device), rows, tokens, device)
         self._batches: dict[int, _Batch] = {}
 
     def plan(self, plan: DecodePlan, seq_lens: Sequence[int] | Tensor) -> None:
@@ -149,21 +145,7 @@ class CascadeStep:
             self._pages,
             self.page_size,
         )
-        snapshot(
-            page_table,
-            table_rows,
-            seq_lens,
-            work.covered,
-            work.layout,
-            work.gap_ptr,
-            work.gaps,
-            self._slots,
-            self._unused_parts,
-            self._unused_ptr,
-            rows,
-            self.shape,
-            self._suffix,
-        )
+        self._own.snapshot(page_table, table_rows, seq_lens, work)
 
     def attend(
         self, q: Tensor, k_cache: Tensor, v_cache: Tensor, out: Tensor, scale: float
@@ -254,7 +236,7 @@ class _Batch:
         )
         self.prefix = PrefixLevel(library, workspace, level, step.page_size)
         self.suffix = SuffixLevel(
-            library, workspace, work.suffix_ptr, step._slots, work.suffix_last
+            library, workspace, work.suffix_ptr, step._own.slots, work.suffix_last
         )
 
     def plan(self, plan: DecodePlan, seq_lens: cascade_plan.Int64) -> None:

@@ -19,9 +19,9 @@ from granikv.attention.cascade_plan import Capacity
 from granikv.attention.dense import DenseBackend
 from granikv.attention.kernels.config import Shape, suffix_config
 from granikv.attention.kernels.merge import merge
-from granikv.attention.kernels.paged_suffix import PART_FIELDS, paged_suffix, part_limit, snapshot
-from granikv.attention.kernels.worklist import WorkListOverflow
+from granikv.attention.kernels.paged_suffix import paged_suffix
 from granikv.attention.staging import HostBuffers
+from granikv.attention.suffix_tables import SuffixTables
 from granikv.plan import DecodePlan
 
 _SCORE_BYTES = 1 << 30
@@ -75,13 +75,8 @@ class HydragenStep:
         self._work = torch.zeros(length, dtype=torch.int32, device=device)
         self._on_device = cascade_plan.split(self._work, self._capacity)
         self._suffix = suffix_config(shape, rows, device)
-        self._first_part = part_limit(rows, shape, self._suffix)
-        self._slots = torch.zeros(max(tokens, 1), dtype=torch.int32, device=device)
-        self._suffix_parts = torch.zeros(
-            (self._first_part, PART_FIELDS), dtype=torch.int32, device=device
-        )
-        self._suffix_ptr = torch.zeros(rows + 1, dtype=torch.int32, device=device)
-        parts = self._first_part + pairs
+        self._own = SuffixTables(shape, self._suffix, rows, tokens, device)
+        parts = self._own.limit + pairs
         self.part_out = torch.zeros((parts, shape.heads, shape.d_v), device=device)
         self.part_lse = torch.zeros((parts, shape.heads), device=device)
         self.current: DecodePlan | None = None
@@ -107,7 +102,7 @@ class HydragenStep:
         shared, arrays = plan.shared(), self._arrays
         cascade_plan.fill_segments(shared, self._capacity, 1, arrays)
         gathered = arrays.gathered[: arrays.query_ptr[-1]].astype(np.uint16)
-        arrays.parts[: gathered.size] = self._first_part + np.argsort(gathered, kind="stable")
+        arrays.parts[: gathered.size] = self._own.limit + np.argsort(gathered, kind="stable")
         counts = np.bincount(gathered, minlength=self.rows)
         arrays.part_ptr[0], arrays.part_ptr[1:] = 0, np.cumsum(counts)
         upload = self._uploads.take()
@@ -132,28 +127,8 @@ class HydragenStep:
         Arguments as in `DenseStep.snapshot`. Raises WorkListOverflow when the step has more
         uncovered tokens than there is room for.
         """
-        rows = seq_lens.numel()
-        if tokens - self._covered > self._slots.numel() or rows > self.rows:
-            raise WorkListOverflow(
-                f"{rows} rows with {tokens - self._covered} tokens outside slabs exceed the room "
-                f"for {self.rows} rows and {self._slots.numel()} tokens"
-            )
-        work = self._on_device
-        snapshot(
-            page_table,
-            table_rows,
-            seq_lens,
-            work.covered,
-            work.layout,
-            work.gap_ptr,
-            work.gaps,
-            self._slots,
-            self._suffix_parts,
-            self._suffix_ptr,
-            rows,
-            self.shape,
-            self._suffix,
-        )
+        self._own.require_room(seq_lens.numel(), tokens - self._covered)
+        self._own.snapshot(page_table, table_rows, seq_lens, self._on_device)
 
     def attend(
         self, q: Tensor, k_cache: Tensor, v_cache: Tensor, out: Tensor, scale: float
@@ -170,9 +145,9 @@ class HydragenStep:
                 q,
                 k_cache,
                 v_cache,
-                self._slots,
-                self._suffix_parts,
-                self._suffix_ptr,
+                self._own.slots,
+                self._own.parts,
+                self._own.ptr,
                 self.part_out,
                 self.part_lse,
                 q.shape[0],
@@ -184,7 +159,7 @@ class HydragenStep:
             merge(
                 self.part_out,
                 self.part_lse,
-                self._suffix_ptr,
+                self._own.ptr,
                 work.part_ptr,
                 work.parts,
                 out,
@@ -203,5 +178,5 @@ class HydragenStep:
             for start in range(first, last, at_once):
                 stop = min(start + at_once, last)
                 part = self._dense.prefix(queries[start:stop], k, v, scale)
-                self.part_out[self._first_part + start : self._first_part + stop] = part.out
-                self.part_lse[self._first_part + start : self._first_part + stop] = part.lse
+                self.part_out[self._own.limit + start : self._own.limit + stop] = part.out
+                self.part_lse[self._own.limit + start : self._own.limit + stop] = part.lse

@@ -16,16 +16,11 @@ from granikv.attention.kernels import worklist
 from granikv.attention.kernels.config import Shape, StepConfig, step_config
 from granikv.attention.kernels.dense_prefix import dense_prefix, describable
 from granikv.attention.kernels.merge import merge
-from granikv.attention.kernels.paged_suffix import (
-    PART_FIELDS,
-    paged_suffix,
-    part_limit,
-    ringable,
-    snapshot,
-)
+from granikv.attention.kernels.paged_suffix import paged_suffix, ringable
 from granikv.attention.layout import segment_levels
 from granikv.attention.numerics import group_size
 from granikv.attention.staging import HostBuffers
+from granikv.attention.suffix_tables import SuffixTables
 from granikv.plan import DecodePlan, PagedRange, Segment
 
 
@@ -63,14 +58,14 @@ class DenseStep:
         self.rows = rows
         config = config or step_config(shape, rows, device)
         self.prefix, self.suffix, self.overlap, self.early = config
-        suffix_parts = part_limit(rows, shape, self.suffix)
+        self._own = SuffixTables(shape, self.suffix, rows, tokens, device)
         self._tiling = worklist.Tiling(
             shape.kv_heads,
             shape.group,
             self.prefix.block_m,
             self.prefix.block_n,
             self.prefix.programs,
-            first_part=suffix_parts,
+            first_part=self._own.limit,
         )
         self._capacity = worklist.Capacity.for_rows(rows, self._tiling, depth)
         length = worklist.buffer_length(self._capacity, self._tiling)
@@ -79,12 +74,7 @@ class DenseStep:
         self._on_device = worklist.split(self._work, self._capacity, self._tiling)
         self.current: DecodePlan | None = None
         self._covered = 0
-        self._slots = torch.zeros(max(tokens, 1), dtype=torch.int32, device=device)
-        self._suffix_parts = torch.zeros(
-            (max(suffix_parts, 1), PART_FIELDS), dtype=torch.int32, device=device
-        )
-        self._suffix_ptr = torch.zeros(rows + 1, dtype=torch.int32, device=device)
-        parts = suffix_parts + self._capacity.parts
+        parts = self._own.limit + self._capacity.parts
         self.part_out = torch.empty((parts, shape.heads, shape.d_v), device=device)
         self.part_lse = torch.empty((parts, shape.heads), device=device)
 
@@ -121,30 +111,10 @@ class DenseStep:
         seq_lens    [n] int32 or int64 on the device; rows may exceed the plan's (graph filler)
         tokens      the sum of seq_lens, or more, as the host knows it
 
-        Raises ValueError when the step has more uncovered tokens than there is room for.
+        Raises WorkListOverflow when the step has more uncovered tokens than there is room for.
         """
-        rows = seq_lens.numel()
-        if tokens - self._covered > self._slots.numel() or rows > self.rows:
-            raise ValueError(
-                f"{rows} rows with {tokens - self._covered} tokens outside slabs exceed the room "
-                f"for {self.rows} rows and {self._slots.numel()} tokens"
-            )
-        work = self._on_device
-        snapshot(
-            page_table,
-            table_rows,
-            seq_lens,
-            work.covered,
-            work.layout,
-            work.gap_ptr,
-            work.gaps,
-            self._slots,
-            self._suffix_parts,
-            self._suffix_ptr,
-            rows,
-            self.shape,
-            self.suffix,
-        )
+        self._own.require_room(seq_lens.numel(), tokens - self._covered)
+        self._own.snapshot(page_table, table_rows, seq_lens, self._on_device)
 
     def attend(
         self, q: Tensor, k_cache: Tensor, v_cache: Tensor, out: Tensor, scale: float
@@ -175,9 +145,9 @@ class DenseStep:
             self._on_device.program_ptr,
             self._on_device.items,
             self._on_device.rows,
-            self._slots,
-            self._suffix_parts,
-            self._suffix_ptr,
+            self._own.slots,
+            self._own.parts,
+            self._own.ptr,
             self.part_out,
             self.part_lse,
             q.shape[0],
@@ -219,9 +189,9 @@ class DenseStep:
             q,
             k_cache,
             v_cache,
-            self._slots,
-            self._suffix_parts,
-            self._suffix_ptr,
+            self._own.slots,
+            self._own.parts,
+            self._own.ptr,
             self.part_out,
             self.part_lse,
             q.shape[0],
@@ -236,7 +206,7 @@ class DenseStep:
         merge(
             self.part_out,
             self.part_lse,
-            self._suffix_ptr,
+            self._own.ptr,
             self._on_device.part_ptr,
             self._on_device.parts,
             out,

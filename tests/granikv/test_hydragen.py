@@ -129,6 +129,6 @@ def test_what_does_not_fit_leaves_the_plan_in_force() -> None:
     five = DecodePlan(5, (), ((PagedRange(0, None),),) * 5)
     with pytest.raises(WorkListOverflow, match=r"5 rows, .* hold 4"):
         step.plan(five)
-    with pytest.raises(WorkListOverflow, match="2 rows with 102 tokens outside slabs"):
+    with pytest.raises(WorkListOverflow, match="2 rows with 102 tokens outside segments"):
         decode(step, build([130, 100], [Shared((0, 1), 0, 64)]))
     assert torch.equal(decode(step, case), before)

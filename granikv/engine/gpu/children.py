@@ -10,7 +10,6 @@ import torch
 from granikv.attention.flashinfer_cascade import CascadeStep
 from granikv.attention.hydragen import HydragenStep
 from granikv.attention.kernels.config import Shape
-from granikv.attention.kernels.worklist import WorkListOverflow
 from granikv.attention.triton_dense import DenseStep
 from granikv.cost import Geometry
 from granikv.dispatch import CASCADE, DENSE, HYDRAGEN
@@ -60,20 +59,13 @@ class SharingChild(ABC):
 class SlabChild(SharingChild):
     """Our own kernels over slabs: the fused form, or the literal one."""
 
-    def __init__(self, step: DenseStep | HydragenStep, tokens: int) -> None:
-        """tokens: most tokens of one step outside slabs."""
+    def __init__(self, step: DenseStep | HydragenStep) -> None:
         self._step = step
-        self._tokens = tokens
 
     def prepare(self, plan: DecodePlan, page_table: torch.Tensor, batch: Any) -> None:
         """Work list and snapshot of the page table."""
-        tokens = tokens_of(batch)
-        if tokens - plan.covered > self._tokens:
-            raise WorkListOverflow(
-                f"{tokens - plan.covered} tokens outside slabs exceed the room for {self._tokens}"
-            )
         self._step.plan(plan)
-        self._step.snapshot(page_table, batch.req_pool_indices, batch.seq_lens, tokens)
+        self._step.snapshot(page_table, batch.req_pool_indices, batch.seq_lens, tokens_of(batch))
 
     def attend(
         self,
@@ -113,9 +105,9 @@ class CascadeChild(SharingChild):
 def child(name: str, shape: Shape, room: Room, device: torch.device) -> SharingChild:
     """The backend that the dispatcher calls ``name``, with its buffers."""
     if name == DENSE:
-        return SlabChild(DenseStep(shape, room.rows, room.tokens, device), room.tokens)
+        return SlabChild(DenseStep(shape, room.rows, room.tokens, device))
     if name == HYDRAGEN:
-        return SlabChild(HydragenStep(shape, room.rows, room.tokens, device), room.tokens)
+        return SlabChild(HydragenStep(shape, room.rows, room.tokens, device))
     sizes = {"segments": 1, "depth": 1} if room.page_size > 1 else {}
     step = CascadeStep(
         shape,
