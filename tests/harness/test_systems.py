@@ -101,6 +101,13 @@ def test_what_the_cpu_cannot_run_is_refused_in_one_line(name: str) -> None:
     assert system(name).refusal(H200) is None
 
 
+def test_what_the_gpu_cannot_run_is_refused_in_one_line() -> None:
+    refusal = str(system("granikv_contiguous_unshared").refusal(H200))
+    assert refusal.startswith("granikv_contiguous_unshared runs on a CPU only")
+    assert "\n" not in refusal
+    assert system("granikv_contiguous_unshared").refusal(CPU) is None
+
+
 def test_fa3_is_refused_on_an_a100() -> None:
     assert "Hopper" in str(system("sglang_fa3").refusal(A100))
 
