@@ -30,7 +30,6 @@ KERNELS = {
 }
 ONE_PREFIX = {
     "sglang_default": "SGLang default: pages, each row reads",
-    "granikv_contiguous_unshared": "slab, each row reads",
     "sglang_cascade": "pages, read once (SGLang-Cascade)",
     "cascade_on_granikv": "slab, read once by cascade",
     "granikv_dense": "slab, read once by the fused kernel",
