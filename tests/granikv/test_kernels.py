@@ -7,6 +7,7 @@ its own, since Triton decides at import whether it interprets.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 import torch
@@ -192,7 +193,7 @@ SMALL = bench.Case(
     (bench.Read(0, 6, 0, 70), bench.Read(0, 4, 70, 40), bench.Read(4, 2, 70, 1)),
 )
 CEILINGS = bench.Ceilings(bandwidth_gbps=1000.0, peak_tflops=100.0)
-ON = {"device": DEVICE.type, "dtype": torch.float32}
+ON: dict[str, Any] = {"device": DEVICE.type, "dtype": torch.float32}
 
 
 @pytest.mark.usefixtures("eager")

@@ -184,7 +184,7 @@ def test_only_the_measured_window_counts_for_steps_left_to_pages() -> None:
         counters = {"steps": steps, "steps_cascade": steps, "steps_overflowed": overflowed}
         return ServerInfo({"internal_states": [{"granikv": [{"counters": counters}]}]})
 
-    known = {"system": cascade, "before": seen(2, 0), "after": seen(9, 4)}
+    known: dict[str, Any] = {"system": cascade, "before": seen(2, 0), "after": seen(9, 4)}
     assert validation.in_use(evidence(**known, opened=seen(5, 4))) == []
     (reason,) = validation.in_use(evidence(**known, opened=seen(5, 1)))
     assert "'steps_overflowed' rose by 3" in reason
