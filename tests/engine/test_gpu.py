@@ -58,10 +58,11 @@ BF16: dict[str, Any] = {
     "cuda_graph_bs_decode": [8, 16, 24, 32],
     "enable_custom_logit_processor": True,
 }
-BAND = 0.06
+BAND = 2 * 2**-5
 """Logits: where stock's best token leads by more, every backend must prefer it too.
 
-Twice the largest difference seen between SGLang's own FlashInfer and Triton backends, below."""
+Two steps of bf16 between 4 and 8, where this model's best logits lie: each of the two that are
+compared may be rounded the other way."""
 
 
 @pytest.fixture(scope="module")
