@@ -82,24 +82,38 @@ class Correction:
         weights = 1.0 / (apart[nearest] + _SOFTENING) ** 2
         return float(np.exp(weights @ self._logs[nearest] / weights.sum()))
 
-    def document(self) -> list[list[float]]:
-        """One list a step: the place, then the ratio."""
-        return [[*place, ratio] for place, ratio in zip(self.places, self.ratios, strict=True)]
+    def document(self) -> str:
+        """Steps apart by semicolons, each the place and the ratio.
+
+        One string: as lists, hundreds of steps would make hundreds of nodes in every configuration
+        that names the profile.
+        """
+        steps = zip(self.places, self.ratios, strict=True)
+        return "; ".join(" ".join(map(_shortest, (*place, ratio))) for place, ratio in steps)
 
     @classmethod
     def parse(cls, document: object, where: str) -> Correction:
         """The inverse of `document`; none for None. Raises ValueError, one line."""
-        if document is None:
+        if document is None or document == "":
             return cls()
         width = len(Place._fields) + 1
         try:
-            table = np.array(document, dtype=np.float64).reshape(-1, width)
+            if not isinstance(document, str):
+                raise TypeError
+            rows = [[float(number) for number in step.split()] for step in document.split(";")]
+            table = np.array(rows, dtype=np.float64).reshape(len(rows), width)
         except (TypeError, ValueError):
-            raise ValueError(f"{where} must hold lists of {width} numbers") from None
+            raise ValueError(f"{where} must hold steps of {width} numbers, ; between") from None
         if not (np.isfinite(table).all() and (table >= 0).all() and (table[:, -1] > 0).all()):
             raise ValueError(f"{where} must hold positive, finite numbers")
-        rows = table.tolist()
-        return cls(tuple(Place(*row[:-1]) for row in rows), tuple(row[-1] for row in rows))
+        return cls(
+            tuple(Place(*row[:-1]) for row in rows),
+            tuple(row[-1] for row in rows),
+        )
+
+
+def _shortest(number: float) -> str:
+    return repr(float(number)).removesuffix(".0")
 
 
 def _positions(places: Sequence[Place]) -> NDArray[np.float64]:

@@ -47,7 +47,8 @@ def test_a_factor_lies_among_the_ratios(steps: list[tuple[Place, float]], place:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["words", [[1, 2, 3]], [[1, 2, 3, 1, 8, -1]], [[1, 2, 3, 1, 8, 0]]]
+    "wrong",
+    ["words", "1 2 3", "1 2 3 1 8 -1", "1 2 3 1 8 0", "1 2 3 1 8 nan", [[1.0]]],
 )
 def test_a_wrong_file_is_one_line(wrong: object) -> None:
     with pytest.raises(ValueError, match=r"^here must hold"):
