@@ -116,7 +116,7 @@ class HydragenStep:
             for s, first, last in zip(kept, bounds[:-1], bounds[1:], strict=False)
             if s.base is not None
         ]
-        self._covered = sum(len(s.rows) * s.length for s in kept)
+        self._covered = shared.covered
         self.current = plan
 
     def snapshot(

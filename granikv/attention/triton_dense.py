@@ -100,7 +100,7 @@ class DenseStep:
         self._work[:used].copy_(upload[:used], non_blocking=True)
         self._uploads.sent()
         self.current = plan
-        self._covered = sum(len(s.rows) * s.length for s in plan.segments)
+        self._covered = plan.covered
 
     def snapshot(
         self, page_table: Tensor, table_rows: Tensor, seq_lens: Tensor, tokens: int

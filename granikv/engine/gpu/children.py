@@ -32,6 +32,9 @@ class Room(NamedTuple):
 class SharingChild(ABC):
     """Reads each segment of a step once. What a step reads is data that `prepare` uploads."""
 
+    def __init__(self, step: DenseStep | HydragenStep | CascadeStep) -> None:
+        self._step = step
+
     @abstractmethod
     def prepare(self, plan: DecodePlan, page_table: torch.Tensor, batch: Any) -> None:
         """Make the coming launches follow ``plan``; the device is not waited for.
@@ -44,7 +47,6 @@ class SharingChild(ABC):
             WorkListOverflow: the step does not fit the buffers.
         """
 
-    @abstractmethod
     def attend(
         self,
         q: torch.Tensor,
@@ -54,52 +56,29 @@ class SharingChild(ABC):
         scale: float,
     ) -> None:
         """One layer: out [n, H_q, d_v] from q [n, H_q, d] and the layer's [slots, H_kv, d]."""
+        self._step.attend(q, k_cache, v_cache, out, scale)
 
 
 class SlabChild(SharingChild):
     """Our own kernels over slabs: the fused form, or the literal one."""
 
-    def __init__(self, step: DenseStep | HydragenStep) -> None:
-        self._step = step
+    _step: DenseStep | HydragenStep
 
     def prepare(self, plan: DecodePlan, page_table: torch.Tensor, batch: Any) -> None:
         """Work list and snapshot of the page table."""
         self._step.plan(plan)
         self._step.snapshot(page_table, batch.req_pool_indices, batch.seq_lens, tokens_of(batch))
 
-    def attend(
-        self,
-        q: torch.Tensor,
-        k_cache: torch.Tensor,
-        v_cache: torch.Tensor,
-        out: torch.Tensor,
-        scale: float,
-    ) -> None:
-        """Prefix, suffix and merge."""
-        self._step.attend(q, k_cache, v_cache, out, scale)
-
 
 class CascadeChild(SharingChild):
     """FlashInfer's cascade over slabs, or over ordinary pages."""
 
-    def __init__(self, step: CascadeStep) -> None:
-        self._step = step
+    _step: CascadeStep
 
     def prepare(self, plan: DecodePlan, page_table: torch.Tensor, batch: Any) -> None:
         """FlashInfer's plans, from the host's sequence lengths, and snapshot of the page table."""
         self._step.plan(plan, batch.seq_lens_cpu)
         self._step.snapshot(page_table, batch.req_pool_indices, batch.seq_lens)
-
-    def attend(
-        self,
-        q: torch.Tensor,
-        k_cache: torch.Tensor,
-        v_cache: torch.Tensor,
-        out: torch.Tensor,
-        scale: float,
-    ) -> None:
-        """Level 0, suffix level and merge."""
-        self._step.attend(q, k_cache, v_cache, out, scale)
 
 
 def child(name: str, shape: Shape, room: Room, device: torch.device) -> SharingChild:
