@@ -6,6 +6,7 @@ import sys
 COMMANDS = {
     "compare": "harness.comparison.command",
     "export": "harness.comparison.export",
+    "ship": "harness.shipping",
 }
 MEASURE = "harness.cli"
 

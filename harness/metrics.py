@@ -89,11 +89,15 @@ def steady_window_s(log: pd.DataFrame) -> tuple[float, float]:
 
 
 def output_tok_s_steady(log: pd.DataFrame) -> float:
-    """Output throughput of the steady window in tok/s: tokens that came in it / its length."""
+    """Output throughput of the steady window in tok/s: tokens that came in it / its length.
+
+    NaN too for a log whose token times were left out.
+    """
     start, end = steady_window_s(log)
-    if not np.isfinite(start):
-        return float("nan")
     ok = _ok(log)
+    timed = sum(int(np.sum(counts)) for counts in ok["chunk_tokens"])
+    if not np.isfinite(start) or timed < ok["output_tokens"].sum():
+        return float("nan")
     tokens = 0.0
     for times, counts in zip(ok["chunk_s"], ok["chunk_tokens"], strict=True):
         at = np.asarray(times, dtype=np.float64)

@@ -1,0 +1,129 @@
+"""`python -m harness ship RESULTS... --to results/h200`: cells small enough for a repository.
+
+The time of every single token is nine tenths of a cell and is left out, and so are the hashes of
+the outputs. What needs them (`NEEDS_TOKENS`) stands in cell.json as it was measured; every other
+metric follows from the shipped requests, which `recomputed` shows. Of the radix tree, all slabs and
+all shared nodes stay, and a few of the many requests' own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from harness import metrics, store
+from harness.errors import HarnessError
+from harness.store import Cell
+
+NEEDS_TOKENS = frozenset({"itl_p50_ms", "itl_p90_ms", "itl_p99_ms", "output_tok_s_steady"})
+"""Metrics that the first and the last token of each request do not give."""
+OWN_NODES = 64
+"""COLD leaves of a tree that are kept; `tree_nodes` says how many nodes there were."""
+WRITTEN = ("schema_version", "requests_sha256", "frames_sha256")
+"""What `store.write` adds to a record of its own."""
+
+
+def ship(roots: Sequence[Path], target: Path) -> Iterator[Cell]:
+    """Put every cell of the results directories into `target`, and give those that it lacked.
+
+    A valid cell that is there stays; an invalid one gives way to a valid one. Raises HarnessError.
+    """
+    for root in roots:
+        for cell in store.load_cells(root):
+            there = store.read(store.runs(target) / cell.id)
+            if there is None or (cell.valid and not there.valid):
+                yield _put(cell, root, target, there)
+
+
+def _put(cell: Cell, root: Path, target: Path, there: Cell | None) -> Cell:
+    log = cell.requests
+    tables = {name: cell.frame(name) for name in cell.record.get("frames_sha256", {})}
+    known = {name: table for name, table in tables.items() if table is not None}
+    record = {name: value for name, value in cell.record.items() if name not in WRITTEN}
+    if there is not None:
+        shutil.rmtree(there.directory)
+    if kept := cell.record["server"].get("log"):
+        _copy_log(store.runs(root) / kept, store.runs(target) / kept)
+    texts = {path.name: path.read_text("utf-8") for path in cell.directory.glob("*.txt")}
+    shipped = {**record, "server": _pruned(record["server"]), "token_times": "left out"}
+    return store.write(target, shipped, without_token_times(log), texts, known)
+
+
+def _copy_log(source: Path, target: Path) -> None:
+    if source.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+def _pruned(server: Mapping[str, Any]) -> dict[str, Any]:
+    states = {name: server.get(name) for name in ("state", "layout")}
+    return dict(server) | {
+        name: state | {"tree": _few_leaves(state["tree"])}
+        for name, state in states.items()
+        if state and "tree" in state
+    }
+
+
+def _few_leaves(tree: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    own, kept = 0, []
+    for node in tree:
+        is_own = node["base"] is None and not node["children"]
+        own += is_own
+        if not is_own or own <= OWN_NODES:
+            kept.append(node)
+    return kept
+
+
+def without_token_times(log: pd.DataFrame) -> pd.DataFrame:
+    """A log that keeps the first chunk of each reply alone, and no hash of the output."""
+    return log.assign(
+        chunk_s=log["chunk_s"].map(lambda times: list(times[:1])),
+        chunk_tokens=log["chunk_tokens"].map(lambda counts: list(counts[:1])),
+        output_sha256="",
+    )
+
+
+def recomputed(cell: Cell) -> dict[str, tuple[float, float]]:
+    """Metrics that its requests give otherwise than it says: (stored, from the requests) by name.
+
+    Raises HarnessError if the requests are another cell's.
+    """
+    lacks = cell.record.get("token_times") is not None
+    again = metrics.compute(cell.requests, cell.config.get("slo"))
+    return {
+        name: (stored, value)
+        for name, value in again.items()
+        if not (lacks and name in NEEDS_TOKENS)
+        and not _same(stored := cell.metrics.get(name, float("nan")), value)
+    }
+
+
+def _same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-9) or (math.isnan(one) and math.isnan(other))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; its exit status."""
+    parser = argparse.ArgumentParser(
+        "python -m harness ship",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("roots", type=Path, nargs="+", metavar="RESULTS")
+    parser.add_argument("--to", type=Path, required=True, metavar="RESULTS")
+    asked = parser.parse_args(arguments)
+    try:
+        cells = list(ship(asked.roots, asked.to))
+    except (HarnessError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    invalid = sum(not cell.valid for cell in cells)
+    print(f"{len(cells):,} cells shipped to {asked.to}, {invalid:,} of them invalid")
+    return 0
