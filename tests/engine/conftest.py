@@ -14,6 +14,7 @@ import pytest
 from filelock import FileLock
 
 from harness.models import tiny_llama
+from tests.engine import forked
 from tests.engine.scenarios import SCENARIOS
 
 pytest.importorskip("sglang", reason="the engine is not installed: run `make setup`")
@@ -64,6 +65,22 @@ class Run:
 Driver = Callable[..., Run]
 
 
+def _spawned(
+    job: Path, out: Path, log: Path, environment: Mapping[str, str], limit_s: float
+) -> int:
+    """The exit status of a run whose processes start as a user's do."""
+    with log.open("w") as output:
+        return subprocess.run(
+            [sys.executable, "-m", "tests.engine.drive", str(job), str(out)],
+            cwd=REPOSITORY,
+            env=dict(environment),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            timeout=limit_s,
+            check=False,
+        ).returncode
+
+
 @pytest.fixture(scope="session")
 def shared_dir(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """A folder that all workers of this test run share."""
@@ -83,7 +100,10 @@ def model(shared_dir: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def drive(shared_dir: Path, model: Path) -> Driver:
-    """Runs scenarios on one engine: `drive(name, granikv=..., engine=..., scenarios=...)`."""
+    """Runs scenarios on one engine: `drive(name, granikv=..., engine=..., scenarios=...)`.
+
+    On the CPU its processes are forked, unless `spawned`.
+    """
 
     def run(
         name: str,
@@ -94,6 +114,7 @@ def drive(shared_dir: Path, model: Path) -> Driver:
         refused: int | None = None,
         teacher: dict[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
+        spawned: bool = False,
     ) -> Run:
         job = {
             "engine": {"model_path": str(model), **ENGINE, **engine},
@@ -105,8 +126,9 @@ def drive(shared_dir: Path, model: Path) -> Driver:
         job_path, out_path = shared_dir / f"{name}.job.json", shared_dir / f"{name}.out.json"
         log_path = shared_dir / f"{name}.log"
         job_path.write_text(json.dumps(job))
+        on_cpu = engine.get("device", "cpu") == "cpu"
         own = {**os.environ, **CPU_ENVIRONMENT, "GRANIKV_TEST_MUTANT": mutant}
-        if engine.get("device", "cpu") != "cpu":
+        if not on_cpu:
             del own["SGLANG_USE_CPU_ENGINE"]
         if engine.get("dtype", "float32") == "float32" and engine.get("device") == "cuda":
             # SGLang's Triton kernels multiply float32 in TF32 unless Triton is told otherwise.
@@ -114,17 +136,8 @@ def drive(shared_dir: Path, model: Path) -> Driver:
         if not mutant:
             own |= BUSY_CHECKS
         own |= environment or {}
-        command = [sys.executable, "-m", "tests.engine.drive", str(job_path), str(out_path)]
-        with log_path.open("w") as log:
-            returncode = subprocess.run(
-                command,
-                cwd=REPOSITORY,
-                env=own,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                timeout=RUN_LIMIT_S,
-                check=False,
-            ).returncode
+        start = forked.run if on_cpu and not spawned else _spawned
+        returncode = start(job_path, out_path, log_path, own, RUN_LIMIT_S)
         results = json.loads(out_path.read_text()) if out_path.exists() else {}
         return Run(returncode, log_path.read_text(), results)
 

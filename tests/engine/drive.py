@@ -1,8 +1,8 @@
 """Runs scenarios on one real engine and writes the answers and the storage layer's state as JSON.
 
 `python -m tests.engine.drive JOB.json OUT.json`. A program of its own, since an engine starts
-processes and cannot be started twice in one. The schedulers that it starts import this module
-again, which is how a mutant reaches them.
+processes and cannot be started twice in one. The schedulers that it spawns import this module
+again, which is how a mutant reaches them; those that `forked.py` forks inherit it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,15 @@ from typing import Any
 from tests.engine import forced, mutants, native_ops, recorder
 from tests.engine.scenarios import LONG_SCENARIOS, SCENARIOS, Asker
 
-native_ops.apply()
-mutants.apply(os.environ.get("GRANIKV_TEST_MUTANT", ""))
-recorder.apply()
+
+def alter() -> None:
+    """Change this process as its environment says."""
+    native_ops.apply()
+    mutants.apply(os.environ.get("GRANIKV_TEST_MUTANT", ""))
+    recorder.apply()
+
+
+alter()
 
 
 def start(job: dict[str, Any]) -> Any:

@@ -21,6 +21,7 @@ def test_two_ranks_decide_alike_and_answer_as_one(
         POOL,
         scenarios=SCENARIOS,
         environment={**TWO_RANKS, "GRANIKV_TEST_RECORD": str(tmp_path)},
+        spawned=True,
     )
     assert run.returncode == 0, run.log
     first, second = decisions(tmp_path, 0), decisions(tmp_path, 1)
