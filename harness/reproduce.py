@@ -141,16 +141,17 @@ def _measure(
     cells: list[Cell] = []
     lost: list[str] = []
 
-    def measure(entry: Entry) -> None:
+    def measure(entry: Entry) -> bool:
         try:
             with gpus.leased(entry.values):
                 cell = jobs.measure(jobs.plan(entry.values), rerun=bool(entry.values["rerun"]))
         except (HarnessError, OSError) as error:
             lost.append(f"{entry.title}: {configuration.first_line(error)}")
             logger.error("%s", lost[-1])
-            return
+            return False
         estimator.learn(cell)
         cells.append(cell)
+        return cell.unserved
 
     cli.used_roots.add(output)
     with cli.servers_ended():

@@ -116,6 +116,11 @@ class Cell:
         """Which repetition, from 0."""
         return int(self.config["repetition"])
 
+    @property
+    def unserved(self) -> bool:
+        """Whether its server did not even come up."""
+        return not self.valid and self.record.get("seconds") == {}
+
 
 def runs(root: Path) -> Path:
     """Where the cells of a results directory lie."""

@@ -73,10 +73,12 @@ def _one_by_one(
 ) -> list[JobReturn]:
     returns: list[JobReturn] = []
 
-    def measure(entry: Entry) -> None:
+    def measure(entry: Entry) -> bool:
         returns.extend(launcher.launch([list(entry.overrides)], len(returns)))
-        if (cell := store.find_valid(entry.root, entry.id)) is not None:
+        cell = store.read(store.runs(entry.root) / entry.id)
+        if cell is not None:
             estimator.learn(cell)
+        return cell is not None and cell.unserved
 
     run(entries, measure, estimator, Clock(None), Console(stderr=True), say)
     return returns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from harness.sweeps.estimate import Estimator
 
 CLOSING_S = 10.0
 """Kept for ending the last server."""
+MOST_STARTS = 2
+"""A server that failed to start so often is not started again in this sweep."""
 
 
 @dataclass
@@ -34,7 +37,7 @@ class Clock:
 
 def run(
     entries: Sequence[Entry],
-    measure: Callable[[Entry], None],
+    measure: Callable[[Entry], bool],
     estimator: Estimator,
     clock: Clock,
     console: Console,
@@ -42,9 +45,11 @@ def run(
 ) -> list[Entry]:
     """Measure cells in their order; the ones for which there was no time.
 
-    The next cell is always the first that, by the estimate, ends in time.
+    measure: gives whether the cell's server failed to start. The next cell is always the first
+    that, by the estimate, ends in time.
     """
     due, running = list(entries), ""
+    failed: Counter[str] = Counter()
     with _progress(console) as advance:
         for number in range(1, len(entries) + 1):
             entry = next((e for e in due if _fits(e, running, estimator, clock)), None)
@@ -55,8 +60,13 @@ def run(
             left = f", about {rest / 60:.0f} min after it" if rest >= 60 else ""
             say(f"[{number}/{len(entries)}] {entry.title}{left}")
             advance(entry.title, len(entries))
-            measure(entry)
+            failed[entry.server] += measure(entry)
             running = running if entry.stored else entry.server
+            if failed[entry.server] >= MOST_STARTS:
+                kept = [e for e in due if e.server != entry.server or e.stored]
+                if len(kept) < len(due):
+                    say(f"{len(due) - len(kept)} more cells of this server are left out")
+                due = kept
     return due
 
 

@@ -222,6 +222,7 @@ def test_the_log_of_a_server_that_does_not_start_is_kept(run_cell: RunCell) -> N
     why = "ValueError: no such thing as /home/alice/model"
     cell = run_cell("kv_budget=1234", refuse_start=why)
     assert not cell.valid
+    assert cell.unserved
     assert "no such thing as <path>" in cell.reasons[0]
     assert "ValueError: no such thing as <path>" in kept_log(cell)
     assert "alice" not in (cell.directory / "traceback.txt").read_text()

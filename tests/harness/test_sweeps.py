@@ -82,8 +82,28 @@ def measured(minutes: float | None) -> tuple[str, str]:
     done: list[Entry] = []
     cells = [entry(server, repetition) for server in "ab" for repetition in range(3)]
     clock, console = Clock(minutes), Console(quiet=True)
-    left = run(cells, done.append, Fixed(), clock, console, lambda _: None)
+
+    def measure(entry: Entry) -> bool:
+        done.append(entry)
+        return False
+
+    left = run(cells, measure, Fixed(), clock, console, lambda _: None)
     return letters(done), letters(left)
+
+
+def test_a_server_that_failed_to_start_twice_is_not_tried_again() -> None:
+    """Its other cells would each wait for the same failure; those of other servers go on."""
+    done: list[Entry] = []
+    said: list[str] = []
+    cells = [entry(server, repetition) for server in "ab" for repetition in range(4)]
+
+    def measure(entry: Entry) -> bool:
+        done.append(entry)
+        return entry.server == cells[0].server
+
+    left = run(cells, measure, Fixed(), Clock(None), Console(quiet=True), said.append)
+    assert (letters(done), left) == ("a0 a1 b0 b1 b2 b3", [])
+    assert "2 more cells of this server are left out" in said
 
 
 def test_no_cell_is_started_that_would_not_end_in_time() -> None:
