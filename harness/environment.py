@@ -70,12 +70,22 @@ def _git(*arguments: str) -> str | None:
     return reply.stdout.strip()
 
 
+def _head(directory: Path) -> str | None:
+    """The commit that a clone is at, where there is no git to ask."""
+    try:
+        head = (directory / ".git" / "HEAD").read_text("utf-8").strip()
+        name = head.removeprefix("ref: ")
+        return head if name == head else (directory / ".git" / name).read_text("utf-8").strip()
+    except OSError:
+        return None
+
+
 @functools.cache
 def revision() -> dict[str, Any]:
-    """The git commit of this project and whether files differ from it; None without git."""
+    """The commit of this project and whether files differ from it; None where nothing tells."""
     changed = _git("status", "--porcelain", "--untracked-files=no")
     return {
-        "commit": _git("rev-parse", "HEAD"),
+        "commit": _git("rev-parse", "HEAD") or _head(REPOSITORY),
         "modified": None if changed is None else bool(changed),
     }
 

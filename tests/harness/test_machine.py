@@ -64,6 +64,17 @@ def test_a_resolved_profile_is_a_file_named_by_its_content(tmp_path: Path) -> No
     assert other.profile != first.profile
 
 
+def test_the_revision_is_known_without_git_too(tmp_path: Path) -> None:
+    git = tmp_path / ".git"
+    (git / "refs" / "heads").mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    assert environment._head(tmp_path) is None
+    (git / "refs" / "heads" / "main").write_text("0123abcd\n")
+    assert environment._head(tmp_path) == "0123abcd"
+    (git / "HEAD").write_text("4567cdef\n")
+    assert environment._head(tmp_path) == "4567cdef"
+
+
 def test_the_environment_names_versions_devices_and_revision() -> None:
     known = environment.describe(sys.executable)
     assert known["packages"]["python"].startswith("3.")
