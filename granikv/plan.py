@@ -244,9 +244,16 @@ class Planner:
         return DecodePlan(len(nodes), tuple(segments), tuple([x.paged for x in layouts]), known)
 
     def _layouts_of(self, nodes: Sequence[PrefixNode | None]) -> list[Layout]:
-        """The layout of each node. Most rows end in a COLD node of their own, so that is inline."""
+        """The layout that each row shares with others; most rows end in a node of their own.
+
+        A slab that one live request reads is read like its other tokens: read once or by each
+        reader is the same, and a tile of its own costs more. Eager admission makes such slabs of
+        whatever is long enough.
+        """
         known, layouts = self._layouts, []
         for node in nodes:
+            while node is not None and node.lock_ref == 1:
+                node = node.parent
             layout = known.get(node)
             if layout is None:
                 assert node is not None, "None is always known"

@@ -34,7 +34,7 @@ class _Node:
         self.id = _Node.serial
         self.parent = parent
         self.key = range(tokens)
-        self.lock_ref = 0
+        self.lock_ref = 1
         self.hot_base: int | None = None
         self.refusals = 0
         self.pins = 0
@@ -61,6 +61,7 @@ class Batch:
     def _prefix(self, parent: _Node, chunks: int, base: int) -> _Node:
         for chunk in range(chunks):
             parent = _Node(parent, 128)
+            parent.lock_ref = 2  # two readers or more, however many they are
             self.index.place(parent, base + 128 * chunk)
         return parent
 

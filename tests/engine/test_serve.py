@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -99,7 +100,8 @@ def test_launch_server_takes_the_flag_and_dies_whole(model: Path, tmp_path: Path
     with serving([*command, *ARGUMENTS, *OURS, *flags], tmp_path / "server.log") as server:
         prompt = tokens("launched", 100)
         server.generate([*prompt, 3], 4)
-        server.generate([*prompt, 4], 4)
+        with ThreadPoolExecutor(2) as together:  # what one request reads alone is not shared
+            list(together.map(lambda last: server.generate([*prompt, last], 100), (4, 5)))
         assert server.storage()["counters"]["steps_dense"] > 0
         family = psutil.Process(server.process.pid).children(recursive=True)
         scheduler = next(p for p in family if "scheduler" in " ".join(p.cmdline()))

@@ -57,6 +57,27 @@ def test_rows_behind_one_slab_share_one_segment() -> None:
     assert (plan.segment_rows, plan.shared_tokens) == (3, 100)
 
 
+def test_what_one_request_reads_is_no_segment() -> None:
+    """Its own slab, below a shared prefix and alone; a second reader makes it one."""
+    tree = Tree()
+    prefix = tree.add(tree.root, 100, base=1)
+    own = tree.add(prefix, 40, base=101)
+    alone = tree.add(tree.root, 60, base=500)
+    prefix.lock_ref, own.lock_ref, alone.lock_ref = 2, 1, 1
+    rows = [tree.add(own, 5), tree.add(prefix, 7), tree.add(alone, 3)]
+    for row in rows:
+        row.lock_ref = 1
+    planner = Planner(tree.index)
+    plan = planner.plan(rows)
+    assert plan.segments == (Segment(1, 0, 100, (0, 1)),)
+    assert plan.paged == (*((PagedRange(100, None),),) * 2, (PagedRange(0, None),))
+
+    joined = tree.add(own, 9)
+    joined.lock_ref, own.lock_ref, prefix.lock_ref = 1, 2, 3
+    plan = planner.plan([*rows, joined])
+    assert plan.segments == (Segment(1, 0, 100, (0, 1, 3)), Segment(101, 100, 40, (0, 3)))
+
+
 def test_nested_prefixes_are_nested_segments() -> None:
     tree = Tree()
     system = tree.add(tree.root, 64, base=1)

@@ -65,7 +65,7 @@ def test_an_experiments_parameters_give_way_to_the_command_line() -> None:
 
 def test_an_experiment_overrides_the_main_file() -> None:
     values = config.compose_cell(["experiment=table03_cpu"])
-    assert values["engine"]["max_running_requests"] == 16
+    assert values["engine"]["max_running_requests"] == 24
     assert values["storage"]["min_tokens"] == 16
 
 

@@ -115,7 +115,7 @@ def test_the_command_line(planned: Planned) -> None:
         "--skip-tokenizer-init",
         "--device cpu",
         "--max-total-tokens 16384",
-        "--max-running-requests 16",
+        "--max-running-requests 24",
         "--granikv-backend auto",
         "--granikv-hot-fraction 0.4",
         "--host 127.0.0.1 --port 4321",

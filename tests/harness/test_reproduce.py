@@ -81,7 +81,7 @@ def test_from_cells_to_tables_and_figures(
     out = tmp_path / "out"
     assert str(out / "tables") in shown
     assert str(out / "figures") in shown
-    assert "granikv: 160 of 160 greedy outputs equal sglang_default's (5 workloads)" in shown
+    assert "granikv: 192 of 192 greedy outputs equal sglang_default's (5 workloads)" in shown
     for name in ("table03.md", "table21.md"):
         assert "functional check, tiny model on the CPU" in (out / "tables" / name).read_text()
     assert (out / "figures" / "figures.md").is_file()
