@@ -9,16 +9,22 @@ The plan depends only on which node each row ends at and on where the slabs are.
 what did not change: the whole plan while rows and index stand still, or while rows are replaced by
 others of their class; else each node's layout, and which layouts share which ranges.
 `granikv.bench.plan_cost` says what a step costs.
-Pure Python, host data only: no device is read.
+Host data only: no device is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from granikv.prefix_index import PrefixIndex, PrefixNode, path_of
+
+OfRow = NDArray[np.uint16]
 
 _REMEMBERED = 8
 """Nodes whose layout is kept, as a multiple of the batch: more would keep evicted nodes alive."""
@@ -55,9 +61,8 @@ class Slab(NamedTuple):
 class Layout:
     """The slabs on one path, and what they leave over. Compared by identity.
 
-    A slab that continues the one before, in memory and in the sequence, is one with it. Every COLD
-    node shares its parent's layout object, so rows that read the same slabs hold the same object,
-    and grouping them hashes no tuple.
+    A slab that continues the one before, in memory and in the sequence, is one with it. Rows that
+    read the same slabs hold the same object, so grouping them hashes no tuple.
     """
 
     __slots__ = ("paged", "slabs")
@@ -71,7 +76,7 @@ class RowLayouts(NamedTuple):
     """The different paged ranges of a step, in the order of their first row, and whose they are."""
 
     ranges: Sequence[tuple[PagedRange, ...]]
-    of_row: Sequence[int]
+    of_row: Sequence[int] | OfRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +209,15 @@ class Planner:
         self._index = index
         self._version = -1
         self._nodes: list[PrefixNode | None] = []
-        self._plan = DecodePlan(0, (), ())
+        self._plan = DecodePlan(0, (), (), RowLayouts((), ()))
         self._layouts: dict[PrefixNode | None, Layout] = {}
+        self._paths: dict[PrefixNode | None, tuple[list[int | None], Layout]] = {}
         self._by_slabs: dict[tuple[Slab, ...], Layout] = {}
-        self._of_rows: list[Layout] | None = None
+        self._ends: list[PrefixNode | None] = []
+        self._places: list[PrefixNode | None] = []
+        self._at_places: list[Layout] = []
+        self._classes: list[Layout] = []
+        self._of_row: OfRow = np.zeros(0, dtype=np.uint16)
         self._shape_of: set[Layout] = set()
         self._shape: list[tuple[Slab, list[Layout]]] = []
 
@@ -215,104 +225,108 @@ class Planner:
         """The plan for rows whose cached prefix ends at ``nodes`` (None: no cached prefix)."""
         version = self._index.version
         if version != self._version:
-            self._layouts = {None: self._of_slabs([])}
+            self._layouts = {}
             self._version = version
         elif nodes == self._nodes:
             return self._plan
         room = _REMEMBERED * (len(nodes) + 32)
-        if len(self._layouts) > room or len(self._by_slabs) > room:
-            self._by_slabs = {}
-            self._layouts = {None: self._of_slabs([])}
+        if len(self._paths) > room or len(self._by_slabs) > room:
+            self._layouts, self._paths, self._by_slabs = {}, {}, {}
         self._nodes = list(nodes)
         self._plan = self._build(nodes)
         return self._plan
 
     def _build(self, nodes: Sequence[PrefixNode | None]) -> DecodePlan:
-        layouts = self._layouts_of(nodes)
-        if layouts == self._of_rows:
+        # Most rows end in a node of their own: what is above it is looked up once for all of them.
+        ends = [n.parent if n is not None and n.lock_ref == 1 else n for n in nodes]
+        moved = ends != self._ends
+        if moved:
+            self._ends, self._places = ends, list(dict.fromkeys(ends))
+        layouts = [self._layout_at(place) for place in self._places]
+        if not moved and layouts == self._at_places:
+            return self._plan
+        self._at_places = layouts
+        numbers: dict[Layout, int] = {}
+        at = {
+            place: numbers.setdefault(layout, len(numbers))
+            for place, layout in zip(self._places, layouts, strict=True)
+        }
+        of_row = np.fromiter(map(at.__getitem__, ends), np.uint16, len(ends))
+        classes = list(numbers)
+        if classes == self._classes and np.array_equal(of_row, self._of_row):
             return self._plan  # a plan follows from its rows' layouts alone
-        self._of_rows = layouts
-        classes: dict[Layout, list[int]] = {layout: [] for layout in layouts}
-        for row, layout in enumerate(layouts):
-            classes[layout].append(row)
-        if classes.keys() != self._shape_of:
+        self._classes, self._of_row = classes, of_row
+        return self._of_classes(classes, of_row)
+
+    def _of_classes(self, classes: list[Layout], of_row: OfRow) -> DecodePlan:
+        """The plan for rows of these layouts, all different."""
+        rows = dict(zip(classes, _rows_of(of_row, len(classes)), strict=True))
+        if rows.keys() != self._shape_of:
             self._shape = _shared_ranges(classes)
             self._shape_of = set(classes)
-        segments = [Segment(*slab, _rows(classes, readers)) for slab, readers in self._shape]
-        number = dict(zip(classes, range(len(classes)), strict=True))
-        known = RowLayouts([x.paged for x in classes], [number[x] for x in layouts])
-        return DecodePlan(len(nodes), tuple(segments), tuple([x.paged for x in layouts]), known)
+        segments = [
+            Segment(*slab, rows[readers[0]] if len(readers) == 1 else _merged(rows, readers))
+            for slab, readers in self._shape
+        ]
+        ranges = [layout.paged for layout in classes]
+        paged = tuple(map(ranges.__getitem__, of_row.tolist()))
+        return DecodePlan(len(paged), tuple(segments), paged, RowLayouts(ranges, of_row))
 
-    def _layouts_of(self, nodes: Sequence[PrefixNode | None]) -> list[Layout]:
-        """The layout that each row shares with others; most rows end in a node of their own.
+    def _layout_at(self, node: PrefixNode | None) -> Layout:
+        """The layout of what a row that ends at ``node`` shares with others.
 
         A slab that one live request reads is read like its other tokens: read once or by each
         reader is the same, and a tile of its own costs more. Eager admission makes such slabs of
         whatever is long enough.
         """
-        known, layouts = self._layouts, []
-        for node in nodes:
-            while node is not None and node.lock_ref == 1:
-                node = node.parent
-            layout = known.get(node)
-            if layout is None:
-                assert node is not None, "None is always known"
-                if node.hot_base is None and node.parent in known:
-                    layout = known[node] = known[node.parent]
-                else:
-                    layout = self._layout(node)
-            layouts.append(layout)
-        return layouts
+        while node is not None and node.lock_ref == 1:
+            node = node.parent
+        layout = self._layouts.get(node)
+        if layout is None:
+            layout = self._layouts[node] = self._looked_up(node)
+        return layout
 
-    def _layout(self, node: PrefixNode) -> Layout:
-        """The slabs on the path to ``node``, remembered where a HOT stretch of it ends."""
-        known = self._layouts
+    def _looked_up(self, node: PrefixNode | None) -> Layout:
+        """The layout on the path to ``node``, made anew where a slab on it is not where it was.
+
+        The lengths need no look: a split, which alone changes them, makes the path longer.
+        """
         path: list[PrefixNode] = []
-        above: PrefixNode | None = node
-        while above not in known:
-            assert above is not None, "None is always known"
+        above = node
+        while above is not None:
             path.append(above)
             above = above.parent
-        layout = known[above]
-        slabs: list[Slab] = []
-        for below in reversed(path):
-            if below.hot_base is not None:
-                slabs = slabs or list(layout.slabs)
-                _extend(slabs, below)
-            else:
-                if slabs:
-                    layout = known[below.parent] = self._of_slabs(slabs)
-                    slabs = []
-                known[below] = layout
-        if slabs:
-            layout = known[node] = self._of_slabs(slabs)
-        return layout
-
-    def _of_slabs(self, slabs: list[Slab]) -> Layout:
-        """The one layout of these slabs, so that what a change of the index left alone stays."""
-        key = tuple(slabs)
-        layout = self._by_slabs.get(key)
+        bases = [step.hot_base for step in path]
+        known = self._paths.get(node)
+        if known is not None and known[0] == bases:
+            return known[1]
+        # One object for equal slabs, so that what a change of the index left alone stays.
+        slabs = _slabs_along(reversed(path))
+        layout = self._by_slabs.get(slabs)
         if layout is None:
-            layout = self._by_slabs[key] = Layout(key)
+            layout = self._by_slabs[slabs] = Layout(slabs)
+        self._paths[node] = bases, layout
         return layout
 
 
-def _extend(slabs: list[Slab], node: PrefixNode) -> None:
-    """Add a HOT node behind the slabs of its ancestors."""
-    base, length, parent = node.hot_base, len(node.key), node.parent
-    assert base is not None
-    if parent is not None and parent.hot_base is not None:
-        last = slabs[-1]
-        if last.base + last.length == base:
-            slabs[-1] = Slab(last.base, last.p0, last.length + length)
-        else:
-            slabs.append(Slab(base, last.p0 + last.length, length))
-        return
-    depth = 0
-    while parent is not None:
-        depth += len(parent.key)
-        parent = parent.parent
-    slabs.append(Slab(base, depth, length))
+def _slabs_along(path: Iterable[PrefixNode]) -> tuple[Slab, ...]:
+    """The slabs on a path from the root down; HOT nodes that follow one another are one."""
+    slabs: list[Slab] = []
+    base = begin = p0 = 0
+    stop: int | None = None  # of the open slab, which began at slot base and position begin
+    for node in path:
+        length = len(node.key)
+        if stop is not None and node.hot_base != stop:
+            slabs.append(Slab(base, begin, stop - base))
+            stop = None
+        if node.hot_base is not None:
+            if stop is None:
+                base, begin = node.hot_base, p0
+            stop = node.hot_base + length
+        p0 += length
+    if stop is not None:
+        slabs.append(Slab(base, begin, stop - base))
+    return tuple(slabs)
 
 
 def _paged_ranges(slabs: tuple[Slab, ...]) -> tuple[PagedRange, ...]:
@@ -363,7 +377,12 @@ def _by_position(shared: tuple[Slab, list[Layout]]) -> tuple[int, int]:
     return shared[0].p0, shared[0].base
 
 
-def _rows(classes: Mapping[Layout, list[int]], layouts: list[Layout]) -> tuple[int, ...]:
-    if len(layouts) == 1:
-        return tuple(classes[layouts[0]])
-    return tuple(sorted(row for layout in layouts for row in classes[layout]))
+def _rows_of(of_row: OfRow, classes: int) -> list[tuple[int, ...]]:
+    """The rows of each class, ascending."""
+    rows = tuple(of_row.argsort(kind="stable").tolist())
+    stops = np.bincount(of_row, minlength=classes).cumsum().tolist()
+    return [rows[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
+
+
+def _merged(rows: Mapping[Layout, tuple[int, ...]], readers: Iterable[Layout]) -> tuple[int, ...]:
+    return tuple(sorted(chain.from_iterable([rows[layout] for layout in readers])))
