@@ -1,10 +1,11 @@
 """What planning adds to a decode step on the host: `python -m granikv.bench.plan_cost`.
 
-Rows hang below HOT prefixes as in a real tree. Four cases: nothing changed since the last step; one
-row was replaced by another of its class; by one of another class, so that the classes' sizes change
-too; and one was replaced after the end of a prefix was placed elsewhere. Each is timed as the plan
-alone, and with the metadata that the kernels read of it (the work list, as for 32/8 heads on an
-H200). Host time only; no device is touched. JSON on standard output, in µs.
+Rows hang below HOT prefixes as in a real tree. Five cases: nothing changed since the last step; one
+row was replaced by another of its class; by another of its class whose own prompt became a slab, as
+eager admission makes them; by one of another class, so that the classes' sizes change too; and one
+was replaced after the end of a prefix was placed elsewhere. Each is timed as the plan alone, and
+with the metadata that the kernels read of it (the work list, as for 32/8 heads on an H200). Host
+time only; no device is touched. JSON on standard output, in µs.
 """
 
 from __future__ import annotations
@@ -74,6 +75,15 @@ class Batch:
         at = self.step % len(self.nodes)
         return self._replaced(at, at)
 
+    def own_slab_placed(self) -> DecodePlan:
+        """One request left, and another of its class took its row and got a slab of its own."""
+        at = self.step % len(self.nodes)
+        self.index.drop(self.nodes[at])
+        self._replace(at, at)
+        self._free += 50
+        self.index.place(self.nodes[at], self._free)
+        return self.planner.plan(self.nodes)
+
     def class_changed(self) -> DecodePlan:
         """One request left and one of another class took its row."""
         at = self.step % len(self.nodes)
@@ -88,9 +98,12 @@ class Batch:
         return self.one_row_replaced()
 
     def _replaced(self, row: int, prefix: int) -> DecodePlan:
+        self._replace(row, prefix)
+        return self.planner.plan(self.nodes)
+
+    def _replace(self, row: int, prefix: int) -> None:
         self.nodes[row] = _Node(self.prefixes[prefix % len(self.prefixes)], 50)
         self.step += 1
-        return self.planner.plan(self.nodes)
 
 
 class Metadata:
@@ -137,9 +150,10 @@ def run(rows: int, steps: int) -> list[dict[str, Any]]:
     for classes, chunks in ((1, 1), (4, 1), (16, 1), (64, 1), (1, 64)):
         batch, metadata = Batch(rows, classes, chunks), Metadata(rows)
         shape = {"rows": rows, "classes": classes, "chunks": chunks}
-        changes = [batch.unchanged, batch.one_row_replaced, batch.slabs_changed]
+        changes = [batch.unchanged, batch.one_row_replaced, batch.own_slab_placed]
         if classes > 1:
-            changes.insert(2, batch.class_changed)
+            changes.append(batch.class_changed)
+        changes.append(batch.slabs_changed)
         for change in changes:
             change()
             records.append({**shape, "case": change.__name__, **measure(change, steps)})

@@ -12,9 +12,9 @@ from granikv.bench import plan_cost
 def test_every_case_is_measured_on_the_shape_it_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan_cost.main(["--rows", "12", "--steps", "3"]) == 0
     report = json.loads(capsys.readouterr().out)
-    cases = {"unchanged", "one_row_replaced", "class_changed", "slabs_changed"}
+    cases = {"unchanged", "one_row_replaced", "own_slab_placed", "class_changed", "slabs_changed"}
     assert {r["case"].removesuffix(", with metadata") for r in report["records"]} == cases
-    assert len(report["records"]) == 2 * (2 * 3 + 3 * 4)
+    assert len(report["records"]) == 2 * (2 * 4 + 3 * 5)
     assert all(0 < r["min_us"] <= r["p50_us"] <= r["p99_us"] for r in report["records"])
 
 
@@ -26,6 +26,9 @@ def test_the_batch_is_the_one_described() -> None:
     batch.unchanged()
     assert batch.planner.plan(list(batch.nodes)) is before
     assert batch.one_row_replaced() is before, "one of the same class"
+    version = batch.index.version
+    assert batch.own_slab_placed() is before, "a slab that one request reads is no segment"
+    assert batch.index.version > version
     assert batch.class_changed() is not before
 
 
