@@ -34,6 +34,19 @@ class Case:
     step: StepInputs
     scale: float
 
+    def to(self, device: torch.device) -> Case:
+        """The case with its tensors on a device."""
+        step = self.step
+        segments = tuple(Segment(s.base, s.p0, s.length, s.rows.to(device)) for s in step.segments)
+        table = step.page_table.to(device)
+        return Case(
+            self.q.to(device),
+            self.k_cache.to(device),
+            self.v_cache.to(device),
+            StepInputs(table, step.seq_lens, segments, step.page_size),
+            self.scale,
+        )
+
     def decode(self, chosen: DecodeBackend | str, step: StepInputs | None = None) -> Tensor:
         """The backend's output for this case, or for another view of the same storage."""
         attention = backend(chosen) if isinstance(chosen, str) else chosen
@@ -84,6 +97,32 @@ def build(
     v_cache = _poisoned(slots, heads[1], d_v or d, step, dtype, generator)
     q = torch.randn(len(seq_lens), heads[0], d, generator=generator).to(dtype)
     return Case(q, k_cache, v_cache, step, d**-0.5)
+
+
+def random_layout(g: torch.Generator) -> tuple[list[int], list[Shared]]:
+    """Up to 40 rows in random classes below a random common head."""
+    rows, head, classes = _draw(g, 1, 40), _draw(g, 0, 90), _draw(g, 1, 5)
+    of_class = [_draw(g, 0, classes) for _ in range(rows)]
+    lengths = [_draw(g, 1, 300) for _ in range(classes)]
+    shared = [Shared(tuple(range(rows)), 0, head)]
+    for number, length in enumerate(lengths):
+        members = tuple(row for row in range(rows) if of_class[row] == number)
+        shared.append(Shared(members, head + _draw(g, 0, 2), length))
+    reach = [head + 2 + (lengths[c] if c < classes else 0) for c in of_class]
+    return [start + _draw(g, 0, 150) for start in reach], shared
+
+
+def random_case(seed: int) -> Case:
+    """A random layout and random heads, d_v not always d."""
+    g = torch.Generator().manual_seed(seed)
+    layout = random_layout(g)
+    kv_heads = _draw(g, 1, 4)
+    heads = (kv_heads * _draw(g, 1, 5), kv_heads)
+    return build(*layout, heads=heads, d=32, d_v=_draw(g, 1, 2) * 32, seed=seed)
+
+
+def _draw(g: torch.Generator, low: int, high: int) -> int:
+    return int(torch.randint(low, high + 1, (), generator=g))
 
 
 def _poisoned(

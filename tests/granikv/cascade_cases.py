@@ -13,20 +13,7 @@ from granikv.attention.flashinfer_cascade import CascadeStep
 from granikv.attention.kernels.config import Shape
 from granikv.attention.triton_dense import plan_of
 from granikv.plan import DecodePlan
-from tests.granikv.attention_cases import GARBAGE_SLOT, Case, Shared
-
-
-def moved(case: Case, device: torch.device) -> Case:
-    """The case's tensors on a device."""
-    step = case.step
-    segments = tuple(Segment(s.base, s.p0, s.length, s.rows.to(device)) for s in step.segments)
-    return Case(
-        case.q.to(device),
-        case.k_cache.to(device),
-        case.v_cache.to(device),
-        StepInputs(step.page_table.to(device), step.seq_lens, segments),
-        case.scale,
-    )
+from tests.granikv.attention_cases import GARBAGE_SLOT, Case
 
 
 def step_for(case: Case, rows: int, flashinfer: Any = None, **options: Any) -> CascadeStep:
@@ -39,7 +26,7 @@ def step_for(case: Case, rows: int, flashinfer: Any = None, **options: Any) -> C
 
 def decode(step: CascadeStep, case: Case, plan: DecodePlan | None = None) -> Tensor:
     """The case by `step`, whose results of earlier steps are poisoned first; on the CPU."""
-    case = moved(case, step.device)
+    case = case.to(step.device)
     lens = case.step.seq_lens
     step.part_out.fill_(torch.nan)
     step.part_lse.fill_(torch.nan)
@@ -50,24 +37,6 @@ def decode(step: CascadeStep, case: Case, plan: DecodePlan | None = None) -> Ten
     out = torch.full_like(case.q, torch.nan)
     step.attend(case.q, case.k_cache, case.v_cache, out, case.scale)
     return out.cpu()
-
-
-def random_layout(seed: int) -> tuple[list[int], list[Shared]]:
-    """Up to 40 rows in random classes below a random common head."""
-    g = torch.Generator().manual_seed(seed)
-
-    def draw(low: int, high: int) -> int:
-        return int(torch.randint(low, high + 1, (), generator=g))
-
-    rows, head, classes = draw(1, 40), draw(0, 90), draw(1, 5)
-    of_class = [draw(0, classes) for _ in range(rows)]
-    lengths = [draw(1, 300) for _ in range(classes)]
-    shared = [Shared(tuple(range(rows)), 0, head)]
-    for number, length in enumerate(lengths):
-        members = tuple(row for row in range(rows) if of_class[row] == number)
-        shared.append(Shared(members, head + draw(0, 2), length))
-    reach = [head + 2 + (lengths[c] if c < classes else 0) for c in of_class]
-    return [start + draw(0, 150) for start in reach], shared
 
 
 def page_case(

@@ -12,14 +12,13 @@ import torch
 
 from granikv.bench import kernels
 from granikv.bench.kernels import timing
-from tests.granikv.interpreter import allow_new_numpy
+from tests.granikv import interpreter  # noqa: F401 - sets the interpreter up
 
 CASE = kernels.Case("small", 4, 8, (4, 2), 32, (kernels.Read(0, 4, 0, 48),))
 
 
 def main() -> None:
     """Without graphs, which the interpreter does not have."""
-    allow_new_numpy()
     timing.captured = lambda launch, layers: (lambda: launch(0), 1)
     ceilings = kernels.Ceilings(bandwidth_gbps=1000.0, peak_tflops=100.0)
     records = kernels.table5_records(0.0, ceilings, CASE, 1, device="cpu", dtype=torch.float32)

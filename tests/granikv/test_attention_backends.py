@@ -7,7 +7,13 @@ import torch
 
 from granikv.attention import BACKENDS, Segment, StepInputs, backend
 from granikv.attention.cascade import CascadeBackend
-from tests.granikv.attention_cases import Case, Shared, assert_matches_reference, build
+from tests.granikv.attention_cases import (
+    Case,
+    Shared,
+    assert_matches_reference,
+    build,
+    random_case,
+)
 
 SLAB_BACKENDS = ("paged", "cascade", "dense", "contiguous_unshared")
 PAGE_BACKENDS = ("paged", "cascade")
@@ -74,28 +80,7 @@ def test_gqa_groups(group: int, dtype: torch.dtype, name: str) -> None:
 @pytest.mark.parametrize("name", SLAB_BACKENDS)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_steps(seed: int, name: str) -> None:
-    assert_matches_reference(_random_case(seed), name)
-
-
-def _random_case(seed: int) -> Case:
-    """Up to 40 rows in random classes below a random common head, d_v not always d."""
-    g = torch.Generator().manual_seed(seed)
-
-    def draw(low: int, high: int) -> int:
-        return int(torch.randint(low, high + 1, (), generator=g))
-
-    rows, head, classes = draw(1, 40), draw(0, 90), draw(1, 5)
-    of_class = [draw(0, classes) for _ in range(rows)]
-    lengths = [draw(1, 300) for _ in range(classes)]
-    shared = [Shared(tuple(range(rows)), 0, head)]
-    for number, length in enumerate(lengths):
-        members = tuple(row for row in range(rows) if of_class[row] == number)
-        shared.append(Shared(members, head + draw(0, 2), length))
-    reach = [head + 2 + (lengths[c] if c < classes else 0) for c in of_class]
-    seq_lens = [start + draw(0, 150) for start in reach]
-    kv_heads = draw(1, 4)
-    heads = (kv_heads * draw(1, 5), kv_heads)
-    return build(seq_lens, shared, heads=heads, d=32, d_v=draw(1, 2) * 32, seed=seed)
+    assert_matches_reference(random_case(seed), name)
 
 
 @pytest.mark.parametrize("name", SLAB_BACKENDS)

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from granikv.attention import Segment, StepInputs
 from granikv.calibrate import PROBLEMS, main
 from granikv.hardware import load_profile
-from tests.granikv.attention_cases import TOLERANCE, Case, Shared, build, relative_error
+from tests.granikv.attention_cases import TOLERANCE, Shared, build, relative_error
 
 pytestmark = [
     pytest.mark.gpu,
@@ -20,6 +19,7 @@ pytestmark = [
 
 # On CUDA the softmax weights are 16-bit operands too, as in every fused kernel.
 HALF_TOLERANCE = 6e-3
+CUDA = torch.device("cuda")
 
 NESTED = (
     [1140, 1150, 1160, 1170, 90, 1075, 70],
@@ -31,18 +31,6 @@ NESTED = (
 )
 
 
-def _on_gpu(case: Case) -> Case:
-    step = case.step
-    segments = tuple(Segment(s.base, s.p0, s.length, s.rows.cuda()) for s in step.segments)
-    return Case(
-        case.q.cuda(),
-        case.k_cache.cuda(),
-        case.v_cache.cuda(),
-        StepInputs(step.page_table.cuda(), step.seq_lens, segments),
-        case.scale,
-    )
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("heads", [(4, 2), (32, 8), (20, 4), (7, 1)])
 @pytest.mark.parametrize("name", ["paged", "cascade", "dense", "contiguous_unshared"])
@@ -50,7 +38,7 @@ def test_gpu_matches_the_reference_on_the_cpu(
     name: str, heads: tuple[int, int], dtype: torch.dtype
 ) -> None:
     case = build(*NESTED, heads=heads, d=128, dtype=dtype)
-    actual = _on_gpu(case).decode(name)
+    actual = case.to(CUDA).decode(name)
     assert actual.is_cuda
     assert actual.dtype == dtype
     tolerance = TOLERANCE[dtype] if dtype == torch.float32 else HALF_TOLERANCE
@@ -60,7 +48,7 @@ def test_gpu_matches_the_reference_on_the_cpu(
 @pytest.mark.parametrize("name", ["paged", "cascade"])
 def test_gpu_reads_ordinary_pages(name: str) -> None:
     case = build(*NESTED, slabs=False, d=128, dtype=torch.bfloat16)
-    actual = _on_gpu(case).decode(name).cpu()
+    actual = case.to(CUDA).decode(name).cpu()
     assert relative_error(actual, case.expected()) <= HALF_TOLERANCE
 
 

@@ -1,30 +1,16 @@
 """The children of a step compute the same attention, and their scenes are what they say.
 
-The fused ones run compiled on a GPU; on a CPU this file runs itself once more through Triton's
-interpreter, in a process of its own.
+The fused ones run compiled on a GPU; on a CPU `test_interpreted.py` runs them through Triton's
+interpreter.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
-pytest.importorskip("triton")
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-if INTERPRETED:
-    from tests.granikv.interpreter import allow_new_numpy
-
-    allow_new_numpy()
-
-from granikv.attention.reference import attend  # noqa: E402 - after the interpreter is set up
-from granikv.bench.children import (  # noqa: E402
+from granikv.attention.reference import attend
+from granikv.bench.children import (
     Arena,
     Child,
     Scene,
@@ -33,9 +19,9 @@ from granikv.bench.children import (  # noqa: E402
     reads_of,
     torch_children,
 )
-from granikv.cost import Geometry  # noqa: E402
+from granikv.cost import Geometry
+from tests.granikv.interpreter import interpreted_only
 
-ROOT = Path(__file__).parents[2]
 TINY = Geometry(2, 2, 16, 16, 4)
 CASES = [(6, 5, [70, 33]), (3, 7, []), (1, 3, [40]), (5, 2, [9, 0])]
 
@@ -75,7 +61,7 @@ def test_torch_children(sizes: tuple[int, int, list[int]], share: bool) -> None:
         assert _error(child, scene, share) < 1e-5
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="runs in a process of its own")
+@interpreted_only
 @pytest.mark.parametrize("sizes", CASES[:2])
 def test_fused_children_interpreted(sizes: tuple[int, int, list[int]]) -> None:
     arena = _arena()
@@ -86,20 +72,6 @@ def test_fused_children_interpreted(sizes: tuple[int, int, list[int]]) -> None:
     for child in (*found.stock.values(), *found.sharing.values()):
         assert _error(child, scene, share=True) < 1e-5
         assert _error(child, scene, share=False) < 1e-5
-
-
-@pytest.mark.skipif(INTERPRETED, reason="starts the interpreter")
-def test_the_interpreter_ran_the_fused_children() -> None:
-    environment = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "fused"],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert re.search(r"^2 passed, \d+ ", done.stdout, re.MULTILINE), done.stdout
 
 
 @pytest.mark.gpu

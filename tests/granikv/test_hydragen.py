@@ -1,12 +1,10 @@
 """The two products and a softmax beside the reference, over poisoned caches.
 
-On a GPU the suffix and the merge run compiled. Elsewhere `test_cascade_interpreted.py` runs this
-file in a process of its own, since Triton decides at import whether it interprets.
+On a GPU the suffix and the merge run compiled. Elsewhere `test_interpreted.py` runs this file
+through Triton's interpreter.
 """
 
 from __future__ import annotations
-
-import os
 
 import pytest
 import torch
@@ -19,22 +17,18 @@ from granikv.attention.kernels.config import Shape
 from granikv.attention.kernels.worklist import WorkListOverflow
 from granikv.attention.triton_dense import plan_of
 from granikv.plan import DecodePlan, PagedRange
-from tests.granikv.attention_cases import TOLERANCE, Case, Shared, build, relative_error
-from tests.granikv.cascade_cases import moved, random_layout
-from tests.granikv.interpreter import allow_new_numpy
+from tests.granikv.attention_cases import (
+    TOLERANCE,
+    Case,
+    Shared,
+    build,
+    random_layout,
+    relative_error,
+)
+from tests.granikv.interpreter import DEVICE, interpreted_or_gpu
 from tests.granikv.test_attention_backends import LAYOUTS
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-if INTERPRETED:
-    allow_new_numpy()
-DEVICE = torch.device("cpu" if INTERPRETED or not torch.cuda.is_available() else "cuda")
-
-pytestmark = [
-    pytest.mark.skipif(
-        DEVICE.type == "cpu" and not INTERPRETED, reason="test_cascade_interpreted.py runs these"
-    ),
-    *([pytest.mark.gpu] if DEVICE.type == "cuda" else []),
-]
+pytestmark = interpreted_or_gpu
 
 # The weights of the second product are 16-bit.
 HALF_TOLERANCE = 6e-3
@@ -47,7 +41,7 @@ def step_for(case: Case, rows: int, tokens: int = 20_000, **options: int) -> Hyd
 
 
 def decode(step: HydragenStep, case: Case, plan: DecodePlan | None = None) -> Tensor:
-    case = moved(case, DEVICE)
+    case = case.to(DEVICE)
     lens = case.step.seq_lens
     step.part_out.fill_(torch.nan)
     step.part_lse.fill_(torch.nan)
@@ -72,7 +66,8 @@ def test_layouts(layout: str) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_steps(seed: int) -> None:
-    case = build(*random_layout(seed), heads=(7, 1), d_v=64, seed=seed)
+    layout = random_layout(torch.Generator().manual_seed(seed))
+    case = build(*layout, heads=(7, 1), d_v=64, seed=seed)
     assert error(case) <= TOLERANCE[torch.float32]
 
 

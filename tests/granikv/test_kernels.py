@@ -1,12 +1,11 @@
 """The Triton kernels at small shapes against the float32 reference, over poisoned caches.
 
-On a GPU they run compiled. Elsewhere `test_kernels_interpreted.py` runs this file in a process of
-its own, since Triton decides at import whether it interprets.
+On a GPU they run compiled. Elsewhere `test_interpreted.py` runs this file through Triton's
+interpreter.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -15,34 +14,29 @@ from torch import Tensor
 
 from granikv.attention import Partial, Segment, StepInputs
 from granikv.attention import merge as merge_reference
+from granikv.attention.kernels.config import Shape
+from granikv.attention.kernels.merge import merge
+from granikv.attention.kernels.relocate import Relocator
+from granikv.attention.kernels.worklist import WorkListOverflow
+from granikv.attention.triton_dense import DenseStep, TritonDenseBackend, plan_of
+from granikv.bench import kernels as bench
+from granikv.bench.kernels import timing
+from granikv.bench.relocate import relocation_record
 from granikv.plan import DecodePlan, PagedRange
 from granikv.plan import Segment as PlannedSegment
-from tests.granikv.attention_cases import TOLERANCE, Case, Shared, build, relative_error
-from tests.granikv.test_attention_backends import LAYOUTS, _random_case
+from tests.granikv.attention_cases import (
+    TOLERANCE,
+    Case,
+    Shared,
+    build,
+    random_case,
+    relative_error,
+)
+from tests.granikv.interpreter import DEVICE, INTERPRETED, interpreted_or_gpu
+from tests.granikv.test_attention_backends import LAYOUTS
 from tests.granikv.test_attention_offsets import FIRST, _huge_cache
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-if INTERPRETED:
-    from tests.granikv.interpreter import allow_new_numpy
-
-    allow_new_numpy()
-DEVICE = torch.device("cpu" if INTERPRETED or not torch.cuda.is_available() else "cuda")
-
-pytestmark = [
-    pytest.mark.skipif(
-        DEVICE.type == "cpu" and not INTERPRETED, reason="test_kernels_interpreted.py runs these"
-    ),
-    *([pytest.mark.gpu] if DEVICE.type == "cuda" else []),
-]
-
-from granikv.attention.kernels.config import Shape  # noqa: E402 - after the interpreter is set up
-from granikv.attention.kernels.merge import merge  # noqa: E402
-from granikv.attention.kernels.relocate import Relocator  # noqa: E402
-from granikv.attention.kernels.worklist import WorkListOverflow  # noqa: E402
-from granikv.attention.triton_dense import DenseStep, TritonDenseBackend, plan_of  # noqa: E402
-from granikv.bench import kernels as bench  # noqa: E402
-from granikv.bench.kernels import timing  # noqa: E402
-from granikv.bench.relocate import relocation_record  # noqa: E402
+pytestmark = interpreted_or_gpu
 
 HALF_TOLERANCE = 4e-3
 # The interpreter multiplies bfloat16 as integers, so bfloat16 waits for a GPU.
@@ -50,21 +44,8 @@ DTYPES = [torch.float32, torch.float16, *([] if INTERPRETED else [torch.bfloat16
 BACKEND = TritonDenseBackend()
 
 
-def on_device(case: Case) -> Case:
-    """The case's tensors on the device under test; a GPU test compares with the CPU's reference."""
-    step = case.step
-    segments = tuple(Segment(s.base, s.p0, s.length, s.rows.to(DEVICE)) for s in step.segments)
-    return Case(
-        case.q.to(DEVICE),
-        case.k_cache.to(DEVICE),
-        case.v_cache.to(DEVICE),
-        StepInputs(step.page_table.to(DEVICE), step.seq_lens, segments),
-        case.scale,
-    )
-
-
 def assert_matches(case: Case) -> None:
-    actual = on_device(case).decode(BACKEND)
+    actual = case.to(DEVICE).decode(BACKEND)
     assert actual.dtype == case.q.dtype
     assert actual.shape == (*case.q.shape[:2], case.v_cache.shape[2])
     tolerance = TOLERANCE[torch.float32] if case.q.dtype == torch.float32 else HALF_TOLERANCE
@@ -78,7 +59,7 @@ def test_layouts(layout: str) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_steps(seed: int) -> None:
-    assert_matches(_random_case(seed))
+    assert_matches(random_case(seed))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -108,7 +89,7 @@ def test_scores_far_below_zero() -> None:
 
 def test_strided_inputs() -> None:
     """q as a slice of a fused projection, caches as every other layer of one buffer."""
-    case = on_device(build(*LAYOUTS["nested"]))
+    case = build(*LAYOUTS["nested"]).to(DEVICE)
     wide = torch.full((*case.q.shape[:2], 80), torch.nan, device=DEVICE)
     wide[..., 16:48] = case.q
     caches = torch.full((case.k_cache.shape[0], 2, *case.k_cache.shape[1:]), torch.nan)
@@ -119,7 +100,7 @@ def test_strided_inputs() -> None:
 
 
 def test_inputs_are_left_alone() -> None:
-    case = on_device(build(*LAYOUTS["nested"]))
+    case = build(*LAYOUTS["nested"]).to(DEVICE)
     tensors = (case.q, case.k_cache, case.v_cache, case.step.page_table)
     before = [t.clone() for t in tensors]
     first = case.decode(BACKEND)
@@ -166,7 +147,7 @@ def test_slots_past_32_bit_offsets() -> None:
     ],
 )
 def test_refusals(change: str, message: str) -> None:
-    case = on_device(build(*LAYOUTS["one prefix"], slabs=change != "pages"))
+    case = build(*LAYOUTS["one prefix"], slabs=change != "pages").to(DEVICE)
     if change == "heads":
         case.q = case.q[:, :3]
     if change == "slab":
@@ -236,7 +217,7 @@ class Server:
         self.step = DenseStep(shape, rows, tokens, DEVICE)
 
     def decode(self, case: Case, plan: DecodePlan | None = None) -> Tensor:
-        case = on_device(case)
+        case = case.to(DEVICE)
         lens = case.step.seq_lens
         self.step.part_out.fill_(torch.nan)
         self.step.part_lse.fill_(torch.nan)
@@ -281,7 +262,7 @@ def test_rows_beyond_the_plan_are_read_whole() -> None:
 
 def test_the_page_table_may_change_after_the_snapshot() -> None:
     server = Server(rows=6, tokens=900)
-    case = on_device(build(*LAYOUTS["one prefix"]))
+    case = build(*LAYOUTS["one prefix"]).to(DEVICE)
     expected = server.decode(case)
     case.step.page_table.fill_(-5)
     out = torch.empty_like(case.q)

@@ -1,4 +1,4 @@
-"""Runs the steps of cascade and Hydragen through Triton's interpreter, in their own process."""
+"""Runs the tests of the kernels through Triton's interpreter, in processes of their own."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ import pytest
 pytest.importorskip("triton")
 
 ROOT = Path(__file__).parents[2]
+TESTS = {
+    "kernels": ["test_kernels.py"],
+    "steps": [
+        "test_cascade_step.py",
+        "test_hydragen.py",
+        "test_children.py::test_fused_children_interpreted",
+    ],
+}
 
 
-def test_the_steps_interpreted_on_the_cpu() -> None:
+@pytest.mark.parametrize("name", TESTS)
+def test_interpreted_on_the_cpu(name: str) -> None:
+    environment = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-x"]
     done = subprocess.run(
-        [*command, "tests/granikv/test_cascade_step.py", "tests/granikv/test_hydragen.py"],
+        [*command, *(f"tests/granikv/{test}" for test in TESTS[name])],
         cwd=ROOT,
-        env={
-            **os.environ,
-            "TRITON_INTERPRET": "1",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
-        },
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
