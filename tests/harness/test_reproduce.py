@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,10 @@ def test_cells_that_are_elsewhere_are_not_measured(
 
 
 def test_from_cells_to_tables_and_figures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The report's one format is enough here: `test_outputs.py` looks at each file of each."""
+    monkeypatch.setattr(figures, "encode_all", partial(figures.encode_all, formats=("svg",)))
     assert reproduce.main(arguments(tmp_path)) == 0
     cells = load_cells(tmp_path)
     assert len(cells) == 10
@@ -125,14 +128,18 @@ def test_a_cell_that_the_disk_does_not_take_is_said_and_the_rest_goes_on(
 
 WITHOUT_ENGINE = """
 import sys
+from functools import partial
 for name in ("torch", "sglang", "triton", "transformers", "granikv"):
     sys.modules[name] = None
+from harness import figures
 from harness.reproduce import main
+figures.encode_all = partial(figures.encode_all, formats=("svg",))
 sys.exit(main(["--figures-only", "--output", sys.argv[1]]))
 """
 
 
 def test_figures_need_no_engine_and_start_no_server(tmp_path: Path) -> None:
+    """In one format; `draw_everything.py` has no engine for the others either."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_ENGINE, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
