@@ -147,10 +147,16 @@ def drive(shared_dir: Path, model: Path) -> Driver:
 @pytest.fixture(scope="session")
 def stock(shared_dir: Path, drive: Driver) -> Run:
     """Unmodified SGLang's answers to every scenario, with room for all of them."""
-    path = shared_dir / "stock.out.json"
-    with FileLock(shared_dir / "stock.lock"):
+    room = {"max_total_tokens": 8192, "chunked_prefill_size": 2048}
+    return once(shared_dir, "stock", lambda: drive("stock", None, room))
+
+
+def once(shared_dir: Path, name: str, run: Callable[[], Run]) -> Run:
+    """The run called `name`, which must succeed; made by one worker for all."""
+    path = shared_dir / f"{name}.out.json"
+    with FileLock(shared_dir / f"{name}.lock"):
         if path.exists():
             return Run(0, "", json.loads(path.read_text()))
-        run = drive("stock", None, {"max_total_tokens": 8192, "chunked_prefill_size": 2048})
-    assert run.returncode == 0, run.log
-    return run
+        made = run()
+    assert made.returncode == 0, made.log
+    return made

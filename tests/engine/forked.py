@@ -6,6 +6,7 @@ Importing it is most of what a short run costs, three times over where processes
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 from collections.abc import Mapping
@@ -54,5 +55,6 @@ def _in_fork(job: Path, out: Path, log: Path, environment: Mapping[str, str]) ->
     multiprocessing.set_start_method("fork", force=True)
     # The engine asks for "spawn", and would import everything again.
     multiprocessing.set_start_method = lambda method, force=False: None
+    gc.freeze()  # three processes need not each look through what is imported
     drive.alter()
     drive.main(str(job), str(out))

@@ -16,7 +16,7 @@ import torch
 from filelock import FileLock
 
 from harness.models import tiny_llama
-from tests.engine.conftest import Driver, Run
+from tests.engine.conftest import Driver, Run, once
 from tests.engine.forced import NEW_TOKENS, PROMPTS
 from tests.engine.recorder import decisions
 
@@ -67,13 +67,10 @@ compared may be rounded the other way."""
 
 @pytest.fixture(scope="module")
 def stock_gpu(drive: Driver, shared_dir: Path) -> Run:
-    path = shared_dir / "stock-gpu.out.json"
-    with FileLock(shared_dir / "stock-gpu.lock"):
-        if path.exists():
-            return Run(0, "", json.loads(path.read_text()))
-        run = drive("stock-gpu", None, {**GPU, **POOLS["big"]}, scenarios=SCENARIOS)
-    assert run.returncode == 0, run.log
-    return run
+    engine = {**GPU, **POOLS["big"]}
+    return once(
+        shared_dir, "stock-gpu", lambda: drive("stock-gpu", None, engine, scenarios=SCENARIOS)
+    )
 
 
 def different(run: Run, stock: Run, scenarios: list[str]) -> dict[str, int]:
