@@ -82,6 +82,7 @@ class _Wrapper:
         self._plan_info: dict[str, Any] | None = None
         self._cached_module: _Module | None = None
         self._sm_scale: float | None = None
+        self._fixed_batch_size: int
         self._qo_indptr_buf: Tensor
         self._paged_kv_indptr_buf: Tensor
         self._paged_kv_indices_buf: Tensor
@@ -93,6 +94,68 @@ class _Wrapper:
         self._float_workspace_buffer = float_workspace_buffer
         self._int_workspace_buffer = int_workspace_buffer
         self._pin_memory_int_workspace_buffer = torch.empty_like(int_workspace_buffer)
+
+    def _keep(
+        self,
+        page_ptr: Tensor,
+        pages: Tensor,
+        last_page_len: Tensor,
+        dtypes: tuple[torch.dtype, ...],
+    ) -> None:
+        """Put a plan's data into the buffers, and load the module for its types."""
+        self._paged_kv_indptr_buf.copy_(page_ptr)
+        self._paged_kv_last_page_len_buf.copy_(last_page_len)
+        self._paged_kv_indices_buf[: len(pages)].copy_(pages)
+        self._cached_module = _Module(*dtypes)
+
+    def _schedule(
+        self,
+        query_ptr: Tensor,
+        page_ptr: Tensor,
+        total_rows: int,
+        heads: tuple[int, int],
+        page_size: int,
+        widths: tuple[int, int],
+        sm_scale: float | None,
+        causal: bool = False,
+    ) -> None:
+        assert self._cached_module is not None
+        self._plan_info = self._cached_module.plan(
+            self._float_workspace_buffer,
+            self._int_workspace_buffer,
+            self._pin_memory_int_workspace_buffer,
+            query_ptr,
+            page_ptr,
+            page_ptr.diff() * page_size,
+            total_rows,
+            self._fixed_batch_size,
+            *heads,
+            page_size,
+            True,
+            *widths,
+            causal,
+            -1,
+            -1,
+            False,
+            0,
+        )
+        self._sm_scale = sm_scale
+
+    def _run(
+        self,
+        q: Tensor,
+        paged_kv_cache: tuple[Tensor, Tensor],
+        scale: float | None,
+        out: Tensor | None,
+        lse: Tensor | None,
+        return_lse: bool,
+    ) -> tuple[Tensor, Tensor]:
+        assert return_lse
+        assert out is not None
+        assert lse is not None
+        softmax_scale = self._sm_scale or q.shape[-1] ** -0.5
+        self._attend(q, paged_kv_cache, softmax_scale * (scale or 1.0), out, lse)
+        return out, lse
 
     def _attend(
         self,
@@ -192,34 +255,18 @@ class BatchPrefillWithPagedKVCacheWrapper(_Wrapper):
         assert len(paged_kv_indices) <= len(self._paged_kv_indices_buf)
         self._qo_indptr_last = int(qo_indptr[-1])
         self._qo_indptr_buf.copy_(qo_indptr)
-        self._paged_kv_indptr_buf.copy_(paged_kv_indptr)
-        self._paged_kv_last_page_len_buf.copy_(paged_kv_last_page_len)
-        self._paged_kv_indices_buf[: len(paged_kv_indices)].copy_(paged_kv_indices)
-        self._cached_module = _Module(
-            q_data_type, kv_data_type or q_data_type, o_data_type or q_data_type
-        )
-        self._plan_info = self._cached_module.plan(
-            self._float_workspace_buffer,
-            self._int_workspace_buffer,
-            self._pin_memory_int_workspace_buffer,
+        types = (q_data_type, kv_data_type or q_data_type, o_data_type or q_data_type)
+        self._keep(paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, types)
+        self._schedule(
             qo_indptr,
             paged_kv_indptr,
-            paged_kv_indptr.diff() * page_size,
             self._qo_indptr_last,
-            self._fixed_batch_size,
-            num_qo_heads,
-            num_kv_heads,
+            (num_qo_heads, num_kv_heads),
             page_size,
-            True,
-            head_dim_qk,
-            head_dim_vo or head_dim_qk,
+            (head_dim_qk, head_dim_vo or head_dim_qk),
+            sm_scale,
             causal,
-            -1,
-            -1,
-            False,
-            0,
         )
-        self._sm_scale = sm_scale
 
     def run(
         self,
@@ -232,13 +279,8 @@ class BatchPrefillWithPagedKVCacheWrapper(_Wrapper):
         return_lse: bool = False,
     ) -> tuple[Tensor, Tensor]:
         assert not args
-        assert return_lse
-        assert out is not None
-        assert lse is not None
         assert q.size(0) == self._qo_indptr_last, "q does not match qo_indptr[-1]"
-        scale = self._sm_scale or q.shape[-1] ** -0.5
-        self._attend(q, paged_kv_cache, scale * (q_scale or 1.0), out, lse)
-        return out, lse
+        return self._run(q, paged_kv_cache, q_scale, out, lse, return_lse)
 
 
 class BatchDecodeWithPagedKVCacheWrapper(_Wrapper):
@@ -285,47 +327,22 @@ class BatchDecodeWithPagedKVCacheWrapper(_Wrapper):
     ) -> None:
         assert not deprecated_positional_args
         assert len(last_page_len) == self._fixed_batch_size
-        self._paged_kv_indptr_buf.copy_(indptr)
-        self._paged_kv_last_page_len_buf.copy_(last_page_len)
-        self._paged_kv_indices_buf[: len(indices)].copy_(indices)
-        self._cached_module = _Module(
-            q_data_type, kv_data_type or q_data_type, o_data_type or q_data_type
-        )
-        self._schedule(indptr, num_qo_heads, num_kv_heads, head_dim, page_size, sm_scale)
+        types = (q_data_type, kv_data_type or q_data_type, o_data_type or q_data_type)
+        self._keep(indptr, indices, last_page_len, types)
+        heads = (num_qo_heads, num_kv_heads)
+        self._schedule_rows(indptr, heads, head_dim, page_size, sm_scale)
 
-    def _schedule(
+    def _schedule_rows(
         self,
         indptr: Tensor,
-        num_qo_heads: int,
-        num_kv_heads: int,
+        heads: tuple[int, int],
         head_dim: int,
         page_size: int,
         sm_scale: float | None,
     ) -> None:
-        rows = self._fixed_batch_size
-        assert self._cached_module is not None
-        self._plan_info = self._cached_module.plan(
-            self._float_workspace_buffer,
-            self._int_workspace_buffer,
-            self._pin_memory_int_workspace_buffer,
-            torch.arange(rows + 1, dtype=torch.int32),
-            indptr,
-            indptr.diff() * page_size,
-            rows,
-            rows,
-            num_qo_heads,
-            num_kv_heads,
-            page_size,
-            True,
-            head_dim,
-            head_dim,
-            False,
-            -1,
-            -1,
-            False,
-            0,
-        )
-        self._sm_scale = sm_scale
+        rows = torch.arange(self._fixed_batch_size + 1, dtype=torch.int32)
+        widths = (head_dim, head_dim)
+        self._schedule(rows, indptr, self._fixed_batch_size, heads, page_size, widths, sm_scale)
 
     def run(
         self,
@@ -338,14 +355,10 @@ class BatchDecodeWithPagedKVCacheWrapper(_Wrapper):
         return_lse: bool = False,
     ) -> tuple[Tensor, Tensor]:
         assert not args
-        assert return_lse
-        assert out is not None
-        assert lse is not None
         assert q.size(0) == self._fixed_batch_size
+        assert out is not None
         assert out.shape == q.shape, "the library checks the output against the queries"
-        scale = self._sm_scale or q.shape[-1] ** -0.5
-        self._attend(q, paged_kv_cache, scale * (q_scale or 1.0), out, lse)
-        return out, lse
+        return self._run(q, paged_kv_cache, q_scale, out, lse, return_lse)
 
 
 def fast_decode_plan(
@@ -380,6 +393,6 @@ def fast_decode_plan(
     assert len(indices) <= len(self._paged_kv_indices_buf)
     assert global_override_indptr_cpu is not None, "the library would copy from the device"
     assert indptr.numel() == self._fixed_batch_size + 1
-    self._schedule(
-        global_override_indptr_cpu, num_qo_heads, num_kv_heads, head_dim, page_size, sm_scale
+    self._schedule_rows(
+        global_override_indptr_cpu, (num_qo_heads, num_kv_heads), head_dim, page_size, sm_scale
     )
