@@ -2,6 +2,7 @@
 
 import gc
 import importlib.util
+import os
 import re
 import signal
 from pathlib import Path
@@ -11,6 +12,10 @@ _NEEDS_TORCH = re.compile(
     r"^\s*(?:import|from)\s+(?:torch|sglang|granikv\.(?:attention|engine|bench)|tests\.engine)\b",
     re.MULTILINE,
 )
+
+# Tests run side by side, a worker a core: where each one's torch had a thread for every core, they
+# would mostly wait for one another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so, and the programs under test would inherit it.
