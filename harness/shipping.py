@@ -24,8 +24,9 @@ from harness.store import Cell
 
 NEEDS_TOKENS = frozenset({"itl_p50_ms", "itl_p90_ms", "itl_p99_ms", "output_tok_s_steady"})
 """Metrics that the first and the last token of each request do not give."""
-OWN_NODES = 64
-"""COLD leaves of a tree that are kept; `tree_nodes` says how many nodes there were."""
+OWN_BRANCHES = 32
+"""Branches without a slab and without a fork that are kept, each of one request as a rule;
+`tree_nodes` says how many nodes there were."""
 WRITTEN = ("schema_version", "requests_sha256", "frames_sha256")
 """What `store.write` adds to a record of its own."""
 
@@ -65,20 +66,30 @@ def _copy_log(source: Path, target: Path) -> None:
 def _pruned(server: Mapping[str, Any]) -> dict[str, Any]:
     states = {name: server.get(name) for name in ("state", "layout")}
     return dict(server) | {
-        name: state | {"tree": _few_leaves(state["tree"])}
+        name: state | {"tree": _few_branches(state["tree"])}
         for name, state in states.items()
         if state and "tree" in state
     }
 
 
-def _few_leaves(tree: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    own, kept = 0, []
+def _few_branches(tree: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Every slab and fork with what lies above it, and the first of the other branches."""
+    parents = {node["id"]: node["parent"] for node in tree}
+    kept: set[Any] = {None}
     for node in tree:
-        is_own = node["base"] is None and not node["children"]
-        own += is_own
-        if not is_own or own <= OWN_NODES:
-            kept.append(node)
-    return kept
+        above = node["id"] if node["base"] is not None or node["children"] > 1 else None
+        while above not in kept:
+            kept.add(above)
+            above = parents[above]
+    others = 0
+    branches = set(kept)
+    for node in tree:  # from the root down
+        if node["id"] in kept or node["parent"] not in branches:
+            continue
+        others += node["parent"] in kept
+        if node["parent"] not in kept or others <= OWN_BRANCHES:
+            branches.add(node["id"])
+    return [node for node in tree if node["id"] in branches]
 
 
 def without_token_times(log: pd.DataFrame) -> pd.DataFrame:

@@ -71,21 +71,24 @@ def test_a_valid_cell_stays_and_an_invalid_one_gives_way(tmp_path: Path) -> None
     assert list(shipping.ship([tmp_path / "a", tmp_path / "b"], target)) == []
 
 
-def test_slabs_and_shared_nodes_stay_and_a_few_of_the_own_ones(tmp_path: Path) -> None:
-    node = {"parent": None, "p0": 0, "length": 1, "pool": "COLD", "readers": 0}
-    shared = [
-        {**node, "id": 1, "base": 7, "children": 1},
-        {**node, "id": 2, "base": None, "children": 300},
-    ]
-    own = [{**node, "id": 3 + i, "base": None, "children": 0} for i in range(300)]
-    slab = {**node, "id": 999, "base": 50, "children": 0}
-    state = {"counters": {}, "tree": [*shared, *own, slab], "tree_nodes": 303}
-    write(tmp_path / "a", server={"state": state, "layout": None})
+def test_slabs_and_forks_stay_and_a_few_of_the_other_branches(tmp_path: Path) -> None:
+    """Each request's own prompt and output; one whose output became a slab keeps its prompt."""
+
+    def node(
+        name: int, parent: int | None, children: int, base: int | None = None
+    ) -> dict[str, Any]:
+        return {"id": name, "parent": parent, "children": children, "base": base, "readers": 0}
+
+    prompts = [node(10 + i, 2, 1) for i in range(300)]
+    outputs = [node(1000 + i, 10 + i, 0, base=7 if i == 299 else None) for i in range(300)]
+    tree = [node(1, None, 1, base=1), node(2, 1, 300), *prompts, *outputs]
+    write(tmp_path / "a", server={"state": {"tree": tree, "tree_nodes": 602}, "layout": None})
     (shipped,) = shipping.ship([tmp_path / "a"], tmp_path / "b")
     assert shipped.state is not None
     kept = [one["id"] for one in shipped.state["tree"]]
-    assert kept == [1, 2, *range(3, 3 + shipping.OWN_NODES), 999]
-    assert shipped.state["tree_nodes"] == 303
+    some = range(shipping.OWN_BRANCHES)
+    assert kept == [1, 2, *(10 + i for i in some), 309, *(1000 + i for i in some), 1299]
+    assert shipped.state["tree_nodes"] == 602
 
 
 def test_a_changed_table_is_not_shipped(tmp_path: Path) -> None:
