@@ -10,7 +10,9 @@ from harness.tables.quantities import Quantities, Quantity
 from harness.tables.sources import Sources
 from harness.tables.table import Table
 
-POINT = Point(paper.LLAMA_8B, "granikv", KERNEL, 256, 8192).with_traits(layout="HOT", read="shared")
+POINT = Point(paper.LLAMA_8B, "granikv", KERNEL, 256, 8192).with_traits(
+    layout="HOT", read="shared", backend="dispatch"
+)
 
 
 def _row(label: str, name: str, kind: Kind, printed_as: str | None = None) -> Quantity:

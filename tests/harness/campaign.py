@@ -176,7 +176,7 @@ def kernel(layout: str, read: str, *, system: str = "kernel", counted: bool = Fa
         "kind": "kernel",
         "layout": layout,
         "read": read,
-        "backend": "dense",
+        "backend": "dispatch" if system == "granikv" else "dense",
         "rows": 256,
         "prefix_length": 8192,
         "q_heads": 32,

@@ -35,14 +35,14 @@ def shipped() -> list[CellLike]:
 def fits(cell: CellLike, config: str, system: str, kind: str, l_p: int, b: int) -> bool:
     """Whether a cell's raw configuration is the one that a printed number is of."""
     asked, workload = cell.config, cell.config["workload"]
-    in_flight = asked["load"].get("permits") or workload.get("requests")
+    in_flight = asked.get("load", {}).get("permits") or workload.get("requests")
     return (
         cell.valid
+        and workload["kind"] == kind
         and not asked.get("profile")
         and asked["system"]["name"] == system
         and MODEL_CONFIGS.get(asked["model"]["name"]) == config
         and config.endswith(f"/TP={asked['model']['tp']}")
-        and workload["kind"] == kind
         and workload.get("prefix_length") == l_p
         and in_flight == b
     )
@@ -53,7 +53,8 @@ def forgotten(cells: Sequence[CellLike]) -> Iterator[str]:
     sources = Sources.of([], cells)
     for number, kind in KINDS.items():
         frame = registry.builders()[number](sources).frame()
-        dashes = set(frame.loc[(frame["source"] == "shipped") & (frame["missing"] != ""), "row"])
+        empty = frame[(frame["source"] == "shipped") & (frame["missing"] != "")]
+        dashes = empty.groupby("row")["metric"].agg(list)
         printed = paper.select(paper.table(number), metric="output_tok_s")
         for row in printed.to_dict("records"):
             l_p, b, system = int(row["l_p"]), int(row["b"]), str(row["system"])
@@ -61,10 +62,14 @@ def forgotten(cells: Sequence[CellLike]) -> Iterator[str]:
             head = row["config"] if number == 3 else length
             middle = length if number == 3 else f"{b:,}"
             label = f"{head} | {middle} | {SYSTEMS[system]}"
-            if label in dashes and any(
-                fits(cell, str(row["config"]), system, kind, l_p, b) for cell in cells
-            ):
-                yield f"table {number}: {label}"
+            for metric in dashes.get(label, ()):
+                # A ratio needs the other system's cell as well.
+                needed = {system, metric.removeprefix("ratio_to_")} & SYSTEMS.keys()
+                if all(
+                    any(fits(cell, str(row["config"]), one, kind, l_p, b) for cell in cells)
+                    for one in needed
+                ):
+                    yield f"table {number}: {label}, {metric}"
 
 
 def test_no_shipped_cell_is_forgotten() -> None:
@@ -86,7 +91,10 @@ def test_a_forgotten_cell_would_be_found(monkeypatch: pytest.MonkeyPatch) -> Non
         for cell in campaign()
         if cell.id.startswith("granikv-sharegpt-512-b8-k1-llama31_8b-1-full")
     ]
-    assert list(forgotten(cells)) == ["table 9: 512 | 8 | GraniKV"]
+    found = list(forgotten(cells))
+    assert found[0] == "table 9: 512 | 8 | GraniKV, output_tok_s"
+    assert all(line.startswith("table 9: 512 | 8 | GraniKV, ") for line in found)
+    assert not any("ratio" in line for line in found)  # no other system was measured there
 
 
 def place(cell: CellLike) -> tuple[object, ...] | None:
@@ -100,7 +108,7 @@ def place(cell: CellLike) -> tuple[object, ...] | None:
     unequal = workload.get("prefix_lengths")
     lengths, bs, ks = ({None}, {256}, {4, 8}) if unequal else GRID[kind]
     k = len(unequal) if unequal else workload.get("prefix_count") or 1
-    b = asked["load"].get("permits") or workload.get("requests")
+    b = asked.get("load", {}).get("permits") or workload.get("requests")
     length = None if unequal else workload.get("prefix_length")
     if kind == "multi_prefix" and config != paper.LLAMA_8B:
         return None
