@@ -16,9 +16,9 @@ def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
     """(result, observed, reason) of one hardware.
 
     options: `at` (fields of Point without the system; traits as a mapping), `system`, `baseline`,
-    `metric`, and `bound`: `at_least` (the default: more is better), `at_most`, or `within` (as far
-    above as below). The interval must lie wholly inside the bounds for PASS, wholly outside for
-    FAIL.
+    `metric`, and `bound`: `at_least` (the default: more is better), `at_most`, `within` (as far
+    above as below), or `deviation` (at most so far from zero on either side). The interval must lie
+    wholly inside the bounds for PASS, wholly outside for FAIL.
     """
     if evidence.functional:
         return Result.INCONCLUSIVE, "", "a CPU cell is a functional check and forms no ratio"
@@ -44,8 +44,10 @@ def bounds(claim: Claim) -> tuple[float, float]:
             return float("-inf"), high
         case "within":
             return low, high
+        case "deviation":
+            return -high, high
         case other:
-            raise ValueError(f"bound {other!r} is none of at_least, at_most, within")
+            raise ValueError(f"bound {other!r} is none of at_least, at_most, within, deviation")
 
 
 def _entry(claim: Claim, evidence: Evidence) -> Measured | Missing:

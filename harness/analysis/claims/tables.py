@@ -13,9 +13,9 @@ from harness.tables.table import Column, Table
 def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
     """(result, observed, reason) of one hardware.
 
-    options: `row`, the labels of the row; `column`, the number's key; `bound`: `at_least`,
-    `at_most` or `within`; `unit`, said with the numbers; `runs`, how many the number needs
-    (MINIMUM_RUNS; 1 for what counters say). A CPU decides none.
+    options: `row`, the labels of the row; `column`, the number's key; `bound`, as in `ratio.judge`;
+    `unit`, said with the numbers; `runs`, how many the number needs (MINIMUM_RUNS; 1 for what
+    counters say). A CPU decides none.
     """
     options = claim.options
     if evidence.functional:

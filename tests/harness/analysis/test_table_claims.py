@@ -10,6 +10,7 @@ import pytest
 from harness import paper
 from harness.analysis.claims.claim import Claim, Result, Verdict, load
 from harness.analysis.claims.evaluate import evaluate
+from harness.analysis.kernels import modelled_bytes
 from harness.errors import HarnessError
 from harness.verify import expected
 from tests.harness.analysis.made_up import MadeUpCell, cpu_cell
@@ -71,6 +72,17 @@ def test_within_fails_on_either_side() -> None:
     assert one(claim, forced((6.7,) * 3, (10.0,) * 3)).result is Result.PASS
     assert one(claim, forced((4.0,) * 3, (10.0,) * 3)).result is Result.FAIL
     assert one(claim, forced((9.0,) * 3, (10.0,) * 3)).result is Result.FAIL
+
+
+@pytest.mark.parametrize(
+    ("share", "result"), [(1.001, Result.PASS), (1.1, Result.FAIL), (0.02, Result.FAIL)]
+)
+def test_a_deviation_fails_on_either_side_of_zero(share: float, result: Result) -> None:
+    """Traffic far below the byte model contradicts it as traffic far above does."""
+    cell = kernel("paged", "unshared", counted=True)
+    metrics = dict(cell.metrics) | {"kernel_dram_bytes": share * (modelled_bytes(cell) or 0)}
+    counted = MadeUpCell(cell.id, cell.config, metrics)
+    assert one("table23-byte-model", [counted]).result is result
 
 
 def test_too_few_runs_decide_nothing() -> None:
