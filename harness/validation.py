@@ -51,32 +51,24 @@ def replies(evidence: Evidence) -> list[str]:
     return [f"{len(bad)} of {len(evidence.log)} requests failed: {shown}"]
 
 
-def output_lengths(evidence: Evidence) -> list[str]:
-    """Every reply has as many tokens as were asked for, by the server's count."""
+def _lengths(evidence: Evidence, got: str, what: str) -> list[str]:
+    """A reason where the column `got` differs from what was asked for."""
     ok = evidence.log[evidence.log["ok"]]
-    wrong = ok[ok["output_tokens"] != ok["output_tokens_asked"]]
+    wrong = ok[ok[got] != ok[f"{got}_asked"]]
     if wrong.empty:
         return []
     first = wrong.iloc[0]
-    return _some(
-        wrong,
-        f"got another number of tokens than asked, such as {first['output_tokens']} for "
-        f"{first['output_tokens_asked']}",
-    )
+    return _some(wrong, f"{what}, such as {first[got]} for {first[f'{got}_asked']}")
+
+
+def output_lengths(evidence: Evidence) -> list[str]:
+    """Every reply has as many tokens as were asked for, by the server's count."""
+    return _lengths(evidence, "output_tokens", "got another number of tokens than asked")
 
 
 def prompt_lengths(evidence: Evidence) -> list[str]:
     """The server counted as many prompt tokens as were sent."""
-    ok = evidence.log[evidence.log["ok"]]
-    wrong = ok[ok["prompt_tokens"] != ok["prompt_tokens_asked"]]
-    if wrong.empty:
-        return []
-    first = wrong.iloc[0]
-    return _some(
-        wrong,
-        f"were counted with another prompt length, such as {first['prompt_tokens']} for "
-        f"{first['prompt_tokens_asked']}",
-    )
+    return _lengths(evidence, "prompt_tokens", "were counted with another prompt length")
 
 
 def streaming(evidence: Evidence) -> list[str]:
