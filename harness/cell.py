@@ -20,7 +20,8 @@ from harness.errors import HarnessError, ServerError
 from harness.load.drive import Options, Outcome, drive
 from harness.plan import CellPlan
 from harness.server import RunningServer, StartOptions
-from harness.servers import compilation, scrub
+from harness.servers import compilation, rates, scrub
+from harness.servers.log import Added, added
 from harness.store import Cell
 from harness.systems.base import ServerInfo
 from harness.telemetry.watch import Recording, Target, watching
@@ -47,6 +48,7 @@ SERVER_FACTS = (
     "kv_cache_dtype",
     "tp_size",
     "mem_fraction_static",
+    "stream_interval",
 )
 """What cell.json keeps of `/server_info` beside GraniKV's part."""
 
@@ -113,6 +115,7 @@ class _Measurement:
             "hash": plan.server.hash,
             "arguments": scrub.arguments(plan.server.arguments),
         }
+        self.server_log = Added()
         self.log = store.frame([])
         self.frames: dict[str, pd.DataFrame] = {}
         self.compiled = compilation.Compilations()
@@ -187,6 +190,7 @@ class _Measurement:
         on_gpu = self.plan.config["hardware"]["device"] != "cpu"
         caches = compilation.caches_of({**os.environ, **self.plan.server.environment})
         with (
+            added(running.log) as self.server_log,
             compilation.watch(running.log, caches if on_gpu else ()) as self.compiled,
             watching(self.plan.config["telemetry"], self._target(running)) as watch,
             profiling(self.plan.config, self.plan.root, self.plan.id, running.url) as profiled,
@@ -298,6 +302,8 @@ class _Measurement:
     def store(self) -> Cell:
         """Write the cell, valid or not."""
         plan = self.plan
+        of_client = metrics.compute(self.log, plan.config["slo"])
+        of_server = rates.of_window(self.server_log.text, of_client["output_tok_s_steady"])
         record: Mapping[str, Any] = {
             "id": plan.id,
             "config": plan.config,
@@ -311,7 +317,7 @@ class _Measurement:
             "environment": environment.describe(plan.server.python),
             "valid": not self.reasons,
             "reasons": self.reasons,
-            "metrics": metrics.compute(self.log, plan.config["slo"]) | self.further_metrics,
+            "metrics": of_client | of_server | self.further_metrics,
             "cache": self.cache,
             "client": self.client,
             "server": {**self.server, "log": self._keep_log()},

@@ -134,9 +134,21 @@ def _kv_tokens(config: Mapping[str, Any]) -> int | None:
     return budget
 
 
+def _stream_interval(engine: Mapping[str, Any]) -> int:
+    """Output tokens that a streamed event holds."""
+    interval = engine["stream_interval"]
+    if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
+        raise HarnessError(
+            f"engine.stream_interval must be an integer of at least 1, not {interval!r}"
+        )
+    return interval
+
+
 def _engine_arguments(config: Mapping[str, Any]) -> list[str]:
     engine = config["engine"]
+    interval = _stream_interval(engine)
     numbers = {
+        "--stream-interval": interval if interval > 1 else None,
         "--max-running-requests": engine["max_running_requests"],
         "--cuda-graph-max-bs-decode": engine["max_graph_batch"],
         "--mem-fraction-static": engine["memory_fraction"],
@@ -178,9 +190,17 @@ def _server(
     )
 
 
+def _kept(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy without choices that change nothing: cells of before there were any keep their ids."""
+    kept: dict[str, Any] = copy.deepcopy(profiles.kept(config))
+    if kept["engine"]["stream_interval"] == 1:
+        del kept["engine"]["stream_interval"]
+    return kept
+
+
 def _identity(config: Mapping[str, Any], system: System, model: Model, workload: Workload) -> str:
     """Hash of all that decides the result; the workload counts by its tokens, not its options."""
-    parts: dict[str, Any] = copy.deepcopy(profiles.kept(config))
+    parts = _kept(config)
     # Telemetry only watches; what it costs the server is said in conf/telemetry/.
     for name in ("output", "rerun", "full", "client", "slo", "workload", "telemetry"):
         del parts[name]
@@ -200,7 +220,7 @@ def _identity(config: Mapping[str, Any], system: System, model: Model, workload:
 
 def _stored(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration as cell.json keeps it: without the paths of this machine."""
-    stored: dict[str, Any] = copy.deepcopy(profiles.kept(config))
+    stored = _kept(config)
     del stored["output"], stored["rerun"]
     stored["model"].pop("path", None)
     stored["engine"].pop("python", None)

@@ -89,6 +89,7 @@ class Standing:
     has them. kv_budget: `paper`, `full` or a number of tokens. probe: the profiler that was
     attached (empty: none), whose cost keeps such a cell out of the tables of speed. layout, read,
     backend: of a kernel cell. deviations: how many storage choices are not the paper's.
+    stream_interval: output tokens that a streamed event holds.
     """
 
     hardware: str
@@ -111,6 +112,7 @@ class Standing:
     read: str = ""
     backend: str = ""
     deviations: int = 0
+    stream_interval: int = 1
 
     @property
     def k(self) -> int:
@@ -173,6 +175,10 @@ def _kv_budget(config: Mapping[str, Any]) -> str:
     return "paper" if of_paper is not None and budget == of_paper else str(budget)
 
 
+def _stream_interval(config: Mapping[str, Any]) -> int:
+    return int(_group(config, "engine").get("stream_interval") or 1)
+
+
 def _deviations(config: Mapping[str, Any], page_size: int | None) -> int:
     """Choices of a storage system other than the paper's: its f_p, eager, LRU, COLD page 1."""
     storage = _group(config, "storage")
@@ -219,6 +225,7 @@ def standing(cell: CellLike) -> Standing:
         read=str(workload.get("read", "shared" if layout == "HOT" else "unshared")),
         backend=str(workload.get("backend", "dense")),
         deviations=_deviations(config, page_size) if stores else 0,
+        stream_interval=_stream_interval(config),
     )
 
 
@@ -250,11 +257,13 @@ def m_sat(cell: CellLike) -> int | None:
 def setting(cell: CellLike) -> str:
     """What two systems must have in common to be compared: everything asked of them, as JSON.
 
-    f_p rides in the workload's configuration but belongs to GraniKV, so it is left out.
+    f_p rides in the workload's configuration but belongs to GraniKV, so it is left out. Of the
+    engine the stream interval counts: with another, more or less of its output is delivered.
     """
     config = cell.config
     names = ("model", "workload", "load", "kv_budget", "prime", "profile")
     asked = {name: config.get(name) for name in names}
+    asked["stream_interval"] = _stream_interval(config)
     workload = {k: v for k, v in _group(config, "workload").items() if k != "hot_fraction"}
     return json.dumps(asked | {"workload": workload}, sort_keys=True, default=str)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.analysis.cells import CellLike, standing
+from harness.analysis.cells import CellLike, number, standing
 from harness.report.command import command
 from harness.tables.comparison import length_label, system_label
 from harness.tables.sources import Sources
@@ -40,17 +40,29 @@ def describe(cell: CellLike) -> dict[str, Any]:
     at = standing(cell)
     lengths = "/".join(length_label(n) for n in at.prefix_lengths[:8])
     served = [at.kind, f"prefix {lengths}" if lengths else "", f"B = {at.b}" if at.b else ""]
+    if at.stream_interval > 1:
+        served.append(f"streamed in groups of {at.stream_interval} tokens")
     return {
         "id": cell.id,
         "system": system_label(at.system),
         "model": at.model,
         "hardware": _hardware(cell),
         "workload": ", ".join(part for part in served if part),
+        "engine": _engine(cell),
         "valid": cell.valid,
         "reasons": list(cell.reasons),
         "software": _software(cell),
         "command": command(cell.config) or "",
     }
+
+
+def _engine(cell: CellLike) -> str:
+    """What the engine decodes by its own log, and what of it reached the client."""
+    rate, share = number(cell, "engine_decode_tok_s"), number(cell, "delivered_share")
+    if rate is None:
+        return ""
+    decoded = f"decodes {rate:,.0f} tok/s by its own log"
+    return decoded if share is None else f"{decoded}; {share:.0%} of it reached the client"
 
 
 def _hardware(cell: CellLike) -> str:

@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.servers.log import added
+
 PATTERNS: dict[str, re.Pattern[str]] = {
     "CUDA graph capture": re.compile(
         r"\bCapture .*\bgraph\b|\bCapturing (?:batches|num tokens)\b|\bcaptured \d+ CUDA graphs\b"
@@ -47,7 +49,6 @@ ninja."""
 NOT_WORK = re.compile(r"server_args=ServerArgs\(|ninja: no work to do")
 
 KERNEL_FILES = frozenset({".cubin", ".ptx", ".so", ".o", ".hsaco"})
-MOST_BYTES = 64 * 2**20
 SHOWN = 160
 
 
@@ -73,9 +74,10 @@ def watch(log: Path, caches: Sequence[Path] = ()) -> Iterator[Compilations]:
     log: the server's. caches: directories of compiled kernels (`caches_of`); a file that another
     program puts there counts too.
     """
-    compilations, known, offset = Compilations(), kernels(caches), _size(log)
-    yield compilations
-    compilations.found += in_text(_between(log, offset, _size(log)))
+    compilations, known = Compilations(), kernels(caches)
+    with added(log) as gained:
+        yield compilations
+    compilations.found += in_text(gained.text)
     new = kernels(caches).items() - known.items()
     compilations.found += [f"new kernel {path.name}" for path, _ in sorted(new)]
 
@@ -131,19 +133,3 @@ def kernels(caches: Sequence[Path]) -> dict[Path, int]:
                     with suppress(OSError):
                         found[path] = path.stat().st_mtime_ns
     return found
-
-
-def _size(log: Path) -> int:
-    try:
-        return log.stat().st_size
-    except OSError:
-        return 0
-
-
-def _between(log: Path, start: int, end: int) -> str:
-    """The bytes of a log from `start` to `end`, the first MOST_BYTES of them, as text."""
-    if end <= start:
-        return ""
-    with log.open("rb") as file:
-        file.seek(start)
-        return file.read(min(end - start, MOST_BYTES)).decode("utf-8", "replace")

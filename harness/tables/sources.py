@@ -24,8 +24,8 @@ class CellSource:
     """Cells of one hardware. A number is the mean over repetitions with its interval over runs.
 
     absent: the reason of a dash where there is no cell at all. Where cells of several settings
-    (load, KV budget, turns, ...) fit a row, all its systems are shown in the one that has the most
-    cells.
+    (load, KV budget, turns, stream interval, ...) fit a row, all its systems are shown in one
+    (`_largest`).
     """
 
     key: str
@@ -122,9 +122,11 @@ class CellSource:
 def _largest(
     cells: Sequence[tuple[Standing, CellLike]], group: Callable[[CellLike], str]
 ) -> list[CellLike]:
-    """The group nearest to the paper's storage choices, then with the most valid cells.
+    """The group nearest to the paper's storage choices, then with the largest stream interval.
 
-    Among equals the largest B, then the highest arrival rate, then the first name.
+    The front end limits that one least; a group without a valid cell stands behind those that have
+    one. Among equals the most valid cells, then the largest B, then the highest arrival rate, then
+    the first name.
     """
     groups: dict[str, list[tuple[Standing, CellLike]]] = {}
     for at, cell in cells:
@@ -132,12 +134,13 @@ def _largest(
     if not groups:
         return []
 
-    def rank(name: str) -> tuple[int, int, int, int, float, str]:
+    def rank(name: str) -> tuple[int, bool, int, int, int, int, float, str]:
         members = groups[name]
         first = members[0][0]
         valid = sum(1 for _, cell in members if cell.valid)
         nearest = min(at.deviations for at, _ in members)
-        return (nearest, -valid, -len(members), -(first.b or 0), -first.rate, name)
+        most = (-first.stream_interval, -valid, -len(members), -(first.b or 0))
+        return (nearest, valid == 0, *most, -first.rate, name)
 
     return [cell for _, cell in groups[min(groups, key=rank)]]
 

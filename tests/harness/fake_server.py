@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--page-size", type=int, default=1)
     parser.add_argument("--attention-backend")
     parser.add_argument("--dtype")
+    parser.add_argument("--stream-interval", type=int, default=1)
     parser.add_argument("--granikv", action="store_true")
     parser.add_argument("--sglang-cascade", action="store_true")
     parser.add_argument("--granikv-backend", default="auto")
@@ -199,10 +201,10 @@ async def _stream(
     await response.prepare(request)
     count = faults.get("tokens", asked)
     ids = tokens_of(prompt, count)
-    chunk = faults.get("chunk", 1)
+    first, group = faults.get("chunk", 1), faults.get("chunk", fake.options.stream_interval)
+    ends = [*range(min(first, count), count, group), count] if count else []
     fake.counters["relocations"] += cached == 0 and not faults.get("silent")
-    for start in range(0, count, chunk):
-        done = min(start + chunk, count)
+    for start, done in pairwise([0, *ends]):
         if start:
             await asyncio.sleep(faults.get("tpot_s", 0.001))
             _count_step(fake, faults)

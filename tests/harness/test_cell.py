@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +150,30 @@ def test_a_server_that_has_compiled_is_loaded_again(run_cell: RunCell, times: in
     assert cell.record["server"]["compiled_before"] == [f"CUDA graph capture: {line}"] * times
     assert cell.record["cache"]["primed_cached_tokens"] == [0]
     assert "compiled_before" not in run_cell().record["server"]
+
+
+def test_the_engines_own_rate_is_of_the_measured_window(run_cell: RunCell) -> None:
+    """What the log said before the window, here in another cell's, does not count."""
+    line = "[2026-01-01 00:00:01] Decode batch, #running-req: 8, gen throughput (token/s): {}"
+    run_cell(log=f"{line.format(1)}\n{line.format(1)}", every=32)
+    cell = run_cell(log=f"{line.format(7)}\n{line.format(2000)}", every=32)
+    assert cell.valid, cell.reasons
+    assert cell.metrics["engine_decode_tok_s"] == 2000
+    assert cell.metrics["delivered_share"] == cell.metrics["output_tok_s_steady"] / 2000
+
+
+def test_an_engine_that_logs_no_rate_has_none(run_cell: RunCell) -> None:
+    cell = run_cell()
+    assert math.isnan(cell.metrics["engine_decode_tok_s"])
+    assert math.isnan(cell.metrics["delivered_share"])
+
+
+def test_replies_in_groups_of_tokens_make_a_valid_cell(run_cell: RunCell) -> None:
+    cell = run_cell("engine.stream_interval=6")
+    assert cell.valid, cell.reasons
+    assert {tuple(counts) for counts in cell.requests["chunk_tokens"]} == {(1, 6, 6, 3)}
+    first, last = (cell.requests[f"{which}_token_s"] for which in ("first", "last"))
+    assert cell.metrics["tpot_p50_ms"] == pytest.approx(1000 * ((last - first) / 15).median())
 
 
 def test_a_silent_fallback_to_stock_fails_the_cell(run_cell: RunCell) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness import config
+from harness import config, paper
 from harness.errors import HarnessError
 from harness.models import tiny_llama
 from harness.plan import CellPlan, plan
+from harness.report.command import command
+from harness.servers import scrub
+from harness.store import load_cells
 
 Planned = Callable[..., CellPlan]
 
@@ -43,6 +47,7 @@ MEASURED_DIFFERENTLY = [
     "+engine.environment.TUNED=1",
     "+model.shape.layers=3",
     "engine.max_running_requests=15",
+    "engine.stream_interval=8",
     "warmup.requests=9",
     "hardware.server.env.OMP_NUM_THREADS=2",
     "validation.hit_rate_tolerance=0.5",
@@ -172,6 +177,7 @@ def test_real_weights_replace_the_shape(tmp_path: Path) -> None:
         (["model.name=gpt", "model.source=shape"], "no shape is shipped for model 'gpt'"),
         (["+model.shape.depth=3"], "model.shape takes only: hidden, layers"),
         (["+model.shape.q_heads=3"], "3 query heads do not divide by 2 KV heads"),
+        (["engine.stream_interval=0"], "engine.stream_interval must be an integer of at least 1"),
         (["load.permits=0"], "load.permits must be an integer of at least 1"),
         (["workload.prefix_length=0"], "prefix_length must be at least 1"),
         (["workload.prefix_length=20000"], "exceed the model's context of 16384"),
@@ -184,6 +190,29 @@ def test_what_cannot_be_measured_is_refused_in_one_line(
         planned(*overrides)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_shipped_cells_keep_their_ids(tmp_path: Path) -> None:
+    """A new choice must not make a cell of before it another one."""
+    shipped = load_cells(paper.ROOT / "results" / "h200")
+    cell = next(cell for cell in shipped if cell.config["workload"]["kind"] == "sharegpt")
+    asked = command(cell.config)
+    assert asked is not None
+    overrides = shlex.split(asked.removeprefix("python -m harness"))
+    again = plan(config.compose_cell([*overrides, f"output={tmp_path}"]))
+    assert again.id == cell.id
+    assert scrub.arguments(again.server.arguments) == cell.record["server"]["arguments"]
+
+
+@pytest.mark.parametrize("system", ["sglang_default", "granikv"])
+def test_tokens_are_streamed_in_groups_where_asked(planned: Planned, system: str) -> None:
+    usual, grouped = (
+        planned(f"system={system}", *more) for more in ((), ("engine.stream_interval=8",))
+    )
+    assert "--stream-interval 8" in " ".join(grouped.server.arguments)
+    assert grouped.config["engine"]["stream_interval"] == 8
+    assert "--stream-interval" not in usual.server.arguments
+    assert "stream_interval" not in usual.config["engine"]
 
 
 def test_the_title_names_system_workload_and_length(planned: Planned) -> None:

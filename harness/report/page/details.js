@@ -20,6 +20,7 @@ function describeCell(cell) {
     ["system", cell.system],
     ["model", cell.model],
     ["served", cell.workload],
+    ["engine", cell.engine],
     ["hardware", cell.hardware],
     ["software", cell.software],
     ["command", cell.command, true],
