@@ -148,8 +148,9 @@ def roofline(sources: Sources) -> list[dict[str, Any]]:
     ]
     return [
         {
-            "label": f"{figure1.LAYOUT_NAMES[point.layout]} ({point.origin})",
+            "label": f"{point.name} ({point.origin})",
             "layout": point.layout,
+            "read": point.read,
             "profile": point.ceilings.name,
             "intensity": point.intensity,
             "tflops": point.tflops,

@@ -148,8 +148,9 @@ function drawRoofline(profile, both, bounds) {
   for (const point of DATA.explore.roofline.filter((one) => one.profile === profile.name)) {
     const x = px(inside(point.intensity, [0.5, 20000]));
     const y = py(inside(point.tflops, [0.5, 2000]));
-    drawn(svg, "rect", { x: x - 4, y: y - 4, width: 8, height: 8, fill: "none", stroke: point.layout === "HOT" ? "#009E73" : "#D55E00", "stroke-width": 2 });
-    drawn(svg, "text", { x: x + 9, y: y + 16 }, `${point.layout}: measured`);
+    drawn(svg, "rect", { x: x - 4, y: y - 4, width: 8, height: 8, fill: "none", stroke: point.read === "shared" ? "#009E73" : "#D55E00", "stroke-width": 2 });
+    const reader = point.read === "shared" ? "read once" : "by each row";
+    drawn(svg, "text", { x: x + 9, y: y + (point.layout === "HOT" ? -3 : 16) }, `${point.layout}, ${reader}: measured`);
   }
 }
 

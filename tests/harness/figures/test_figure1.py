@@ -20,14 +20,20 @@ def one_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure1, "other_ceilings", lambda: {"h200": ROOFS})
 
 
-def kernel_cell(layout: str, dram_bytes: float, *, name: str = "h200") -> MadeUpCell:
+SHAPE = {"rows": 256, "prefix_length": 8192, "q_heads": 32, "kv_heads": 8, "head_dim": 128}
+
+
+def kernel_cell(
+    layout: str, dram_bytes: float, *, name: str = "h200", repetition: int = 0, **workload: object
+) -> MadeUpCell:
     config = {
-        "workload": {"kind": "kernel", "layout": layout},
+        "workload": {"kind": "kernel", "layout": layout} | workload,
         "hardware": dict(H200, name=name),
         "system": {"name": "kernel"},
     }
     metrics = {"kernel_flop": 34.4e9, "kernel_dram_bytes": dram_bytes, "kernel_wall_s": 100e-6}
-    return MadeUpCell(f"{layout}-{name}", config, metrics)
+    read = workload.get("read", "")
+    return MadeUpCell(f"{layout}-{read}-{name}-{repetition}", config, metrics)
 
 
 def axes_of(*cells: MadeUpCell) -> tuple[Axes, str]:
@@ -97,7 +103,7 @@ def test_measured_kernels_are_placed_by_their_counters() -> None:
     axes, caption = axes_of(kernel_cell("HOT", 34.4e6), kernel_cell("paged", 8.6e9))
     assert points(axes)["HOT slab: read once (h200)"] == pytest.approx((1000.0, 344.0))
     assert points(axes)["paged: every row reads the prefix (h200)"] == pytest.approx((4.0, 344.0))
-    assert "hollow" in caption
+    assert "Hollow" in caption
 
 
 def test_a_kernel_on_hardware_without_roofs_is_not_placed() -> None:
@@ -113,3 +119,56 @@ def test_texts_do_not_overlap() -> None:
         boxes = [text.get_window_extent() for text in axes.texts]
     for index, one in enumerate(boxes):
         assert not any(one.overlaps(other) for other in boxes[index + 1 :])
+
+
+def test_layout_and_reading_are_told_apart() -> None:
+    axes, _ = axes_of(
+        kernel_cell("HOT", 200e6, read="unshared"),
+        kernel_cell("paged", 200e6, read="unshared"),
+        kernel_cell("HOT", 36e6, read="shared"),
+        kernel_cell("paged", 36e6, read="shared"),
+    )
+    found = {label.removesuffix(" (h200)") for label in points(axes) if "h200" in label}
+    assert found == {
+        "HOT slab: every row reads the prefix",
+        "paged: every row reads the prefix",
+        "HOT slab: read once",
+        "paged: read once",
+    }
+    looks = {
+        (line.get_marker(), str(line.get_markeredgecolor()))
+        for label, line in labelled(axes).items()
+        if "h200" in label and line.get_marker() not in ("None", None, "")
+    }
+    assert len(looks) == 4
+
+
+def test_repetitions_have_one_line_in_the_legend() -> None:
+    cells = [kernel_cell("HOT", 34.4e6 + n, repetition=n) for n in range(3)]
+    with style.styled():
+        (legend,) = figure1.draw(cells, []).figure.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert texts.count("HOT slab: read once (h200)") == 1
+    assert len(texts) == len(set(texts))
+
+
+def test_the_caption_says_where_caches_served_the_reads() -> None:
+    """By the byte model 8.6 GB; a GPU whose L2 holds the prefix reads far less from DRAM."""
+    _, caption = axes_of(kernel_cell("paged", 200e6, read="unshared", **SHAPE))
+    assert "43× fewer bytes" in caption
+    _, caption = axes_of(kernel_cell("paged", 8.6e9, read="unshared", **SHAPE))
+    assert "fewer" not in caption
+
+
+def test_no_text_covers_a_measured_point() -> None:
+    cells = [kernel_cell(layout, 200e6, read="unshared") for layout in ("HOT", "paged")]
+    with style.styled():
+        figure = figure1.draw(cells, []).figure
+        figure.draw_without_rendering()
+        (axes,) = figure.axes
+        boxes = [text.get_window_extent() for text in axes.texts]
+        # 25 TFLOP/s is where both kernels of an H200 are; a mark is 9 points wide.
+        x, y = axes.transData.transform((172.0, 25.0))
+        reach = 6 * figure.dpi / 72
+    for box in boxes:
+        assert not (box.x0 - reach < x < box.x1 + reach and box.y0 - reach < y < box.y1 + reach)
