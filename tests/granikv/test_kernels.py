@@ -35,7 +35,7 @@ from tests.granikv.attention_cases import (
 )
 from tests.granikv.interpreter import DEVICE, INTERPRETED, interpreted_or_gpu
 from tests.granikv.test_attention_backends import LAYOUTS
-from tests.granikv.test_attention_offsets import FIRST, _huge_cache
+from tests.granikv.test_attention_offsets import FIRST, far_case, huge_cache
 
 pytestmark = interpreted_or_gpu
 
@@ -123,19 +123,7 @@ def test_a_slab_one_slot_off_is_noticed() -> None:
 
 
 def test_slots_past_32_bit_offsets() -> None:
-    rows, prefix, suffix = 3, 40, 5
-    base, cold = FIRST + 7, FIRST + 64
-    table = torch.empty(rows, prefix + suffix, dtype=torch.int32)
-    table[:, :prefix] = torch.arange(base, base + prefix)
-    table[:, prefix:] = cold + torch.arange(rows * suffix).view(rows, suffix)
-    segment = Segment(base, 0, prefix, torch.arange(rows))
-    g = torch.Generator().manual_seed(0)
-    k_cache, v_cache = _huge_cache().view(torch.float16), _huge_cache().view(torch.float16)
-    for cache in (k_cache, v_cache):
-        cache[base:] = torch.randn(cache[base:].shape, generator=g)
-    q = torch.randn(rows, 16, k_cache.shape[2], generator=g).half()
-    step = StepInputs(table, [prefix + suffix] * rows, (segment,))
-    assert_matches(Case(q, k_cache, v_cache, step, q.shape[2] ** -0.5))
+    assert_matches(far_case(torch.float16))
 
 
 @pytest.mark.parametrize(
@@ -364,7 +352,7 @@ def test_relocation_copies_every_layer_and_nothing_else() -> None:
 
 
 def test_relocation_past_32_bit_offsets() -> None:
-    cache = _huge_cache().to(DEVICE)
+    cache = huge_cache().to(DEVICE)
     cache[FIRST + 50 : FIRST + 60] = torch.randn(10, *cache.shape[1:]).bfloat16().to(DEVICE)
     Relocator([cache]).copy(
         torch.arange(FIRST + 50, FIRST + 60, dtype=torch.int32, device=DEVICE), FIRST
