@@ -76,6 +76,17 @@ def test_every_image_is_drawn(page: Page) -> None:
     assert min(sizes) > 100
 
 
+def test_a_claim_is_read_without_scrolling_sideways(page: Page) -> None:
+    """What was observed and why stands beside the claim, on a laptop's screen."""
+    page.resize(1280)
+    hidden = page.run(
+        "(() => { const box = document.querySelector('#claims .scroll');"
+        " return box.scrollWidth - box.clientWidth; })()"
+    )
+    page.resize(1200)
+    assert hidden <= 0
+
+
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_the_page_itself_never_scrolls_sideways(page: Page, width: int) -> None:
     page.resize(width)
