@@ -16,8 +16,9 @@ from harness.analysis.roofline import Ceilings, Placement
 from harness.figures import style
 from harness.figures.drawing import Drawing
 
-PAPER_CASES = {("paged", "unshared"): "unique (paged)", ("HOT", "shared"): "shared (HOT)"}
-"""(layout, read) -> the paper's case; it has no point that changes one of the two alone."""
+PAPER_CASES = {"paged": "unique (paged)", "HOT": "shared (HOT)"}
+PAPER_READS = {"paged": "unshared", "HOT": "shared"}
+"""Who reads in the paper's two cases; it has none that changes storage or reading alone."""
 LAYOUT_NAMES = {"paged": "paged", "HOT": "HOT slab"}
 READ_NAMES = {"unshared": "every row reads the prefix", "shared": "read once"}
 LAYOUT_MARKERS = {"paged": "s", "HOT": "o"}
@@ -75,13 +76,13 @@ def paper_points() -> list[Point]:
     return [
         Point(
             layout,
-            read,
+            PAPER_READS[layout],
             "paper",
             paper.value(frame, case=case, metric="intensity"),
             paper.value(frame, case=case, metric="throughput"),
             roofs,
         )
-        for (layout, read), case in PAPER_CASES.items()
+        for layout, case in PAPER_CASES.items()
     ]
 
 

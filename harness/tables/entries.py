@@ -108,7 +108,10 @@ def decimals(estimate: Estimate, kind: Kind) -> int:
     if kind is Kind.COUNT:
         return 0
     if estimate.runs > 1 and estimate.half_width > 0:
-        return min(most, -_place(estimate.half_width))
+        # A leading 1 is kept with the digit behind it: without, rounding moves a bound too far.
+        leading = _place(estimate.half_width)
+        exact = estimate.half_width < 2 * 10.0**leading
+        return min(most, -leading + exact)
     if estimate.value == 0:
         return 0 if kind is Kind.PERCENT else most
     return min(most, _DIGITS_OF_ONE_RUN - 1 - _place(estimate.value))
@@ -146,7 +149,7 @@ def write(entry: Entry, kind: Kind) -> str:
 def _write_estimate(estimate: Estimate, kind: Kind) -> str:
     places, sign = decimals(estimate, kind), _sign(kind)
     text = _rounded(estimate.value, places) + sign
-    if estimate.runs < 2:
+    if estimate.low == estimate.high:
         return text
     low, high = (_rounded(bound, places) for bound in (estimate.low, estimate.high))
-    return text if low == high else f"{text} [{low}, {high}]"
+    return f"{text} [{low}, {high}]"

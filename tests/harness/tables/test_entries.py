@@ -64,6 +64,11 @@ def test_one_run_has_three_digits_at_most(value: float, kind: Kind, text: str) -
         (measured(1.347, 1.30, 1.40), Kind.RATIO, "1.35× [1.30, 1.40]"),
         (measured(1.35, 1.1, 1.6), Kind.RATIO, "1.4× [1.1, 1.6]"),
         (measured(2.0, 2.0, 2.0), Kind.RATIO, "2.00×"),
+        # Three runs stay three runs where rounding hides their spread: no brackets means one.
+        (measured(1.1301, 1.1290, 1.1312), Kind.RATIO, "1.13× [1.13, 1.13]"),
+        # A half width that starts with 1 keeps a digit more, or 9,649 would read as 10,000.
+        (measured(11281.2, 9649.3, 12960.0), Kind.THROUGHPUT, "11,300 [9,600, 13,000]"),
+        (measured(1.275, 1.115, 1.435), Kind.RATIO, "1.27× [1.11, 1.44]"),
     ],
 )
 def test_digits_follow_the_interval(entry: Measured, kind: Kind, text: str) -> None:
