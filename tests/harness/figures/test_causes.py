@@ -49,6 +49,39 @@ def test_serving_is_compared_with_sglang_default() -> None:
     assert gains(four)["what the whole batch shares, once"] == 1.6
 
 
+def test_one_prefix_is_shown_at_the_length_that_tells_most_causes_apart() -> None:
+    """8K has three bars, 16K two, and a gain without what stands between tells no cause."""
+    systems = ("sglang_default", "sglang_cascade", "granikv")
+    at_8k = [serving(s, "sharegpt", (8192,), 256) for s in systems]
+    (one,) = causes.panels(source([*SERVED, *at_8k]))
+    assert one.title == "Serving one prefix, L_p = 8K"
+    assert len(one.gains) == 3
+    (longest,) = causes.panels(source([*SERVED, *at_8k[::2]]))
+    assert longest.title == "Serving one prefix, L_p = 16K"
+
+
+def test_one_run_is_said_to_have_no_spread() -> None:
+    assert "one run" in drawing("causes", shipped=SERVED).caption
+
+
+def test_the_first_bar_has_no_interval_and_no_text_leaves_its_panel() -> None:
+    """A system over itself is 1 exactly."""
+    runs = [
+        MadeUpCell(
+            f"{c.id}-{n}",
+            c.config,
+            dict(c.metrics) | {"kernel_wall_s": c.metrics["kernel_wall_s"] * (1 + 0.03 * n)},
+        )
+        for c in KERNELS
+        for n in range(3)
+    ]
+    (kernels,) = drawing("causes", shipped=runs).figure.axes
+    assert next(text.strip() for text in texts(kernels)) == "1×"
+    assert len(kernels.collections) == 3
+    edge = kernels.get_window_extent().x1
+    assert all(text.get_window_extent().x1 <= edge for text in kernels.texts)
+
+
 def test_one_bar_compares_nothing() -> None:
     assert causes.panels(source(SERVED[:1])) == []
 
