@@ -150,7 +150,7 @@ function drawRoofline(profile, both, bounds) {
     const y = py(inside(point.tflops, [0.5, 2000]));
     drawn(svg, "rect", { x: x - 4, y: y - 4, width: 8, height: 8, fill: "none", stroke: point.read === "shared" ? "#009E73" : "#D55E00", "stroke-width": 2 });
     const reader = point.read === "shared" ? "read once" : "by each row";
-    drawn(svg, "text", { x: x + 9, y: y + (point.layout === "HOT" ? -3 : 16) }, `${point.layout}, ${reader}: measured`);
+    drawn(svg, "text", { x: x + 9, y: y + (point.layout === "HOT" ? -3 : 16) }, `${point.layout}, ${reader}`);
   }
 }
 

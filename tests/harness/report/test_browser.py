@@ -403,6 +403,18 @@ def test_the_roofline_explorer_agrees_with_the_analysis(page: Page) -> None:
     assert page.run("document.querySelectorAll('#r-chart circle').length") == 2
 
 
+def test_no_label_of_the_roofline_leaves_the_chart(page: Page) -> None:
+    """Of the profile that has measured kernels; each says its storage and who reads."""
+    page.fill("r-profile", "h200")
+    page.fill("r-b", 256)
+    texts = page.run(
+        "[...document.querySelectorAll('#r-chart text:not([transform])')]"
+        ".map(t => [t.textContent, t.getBBox().x, t.getBBox().x + t.getBBox().width])"
+    )
+    assert {"HOT, read once", "paged, by each row"} <= {text for text, _, _ in texts}
+    assert [text for text, left, right in texts if left < 0 or right > 640] == []
+
+
 def test_claims_carry_their_verdicts(page: Page) -> None:
     verdicts = column(page, "#claims", 0)
     assert set(verdicts) <= {"PASS", "FAIL", "INCONCLUSIVE"}
