@@ -12,7 +12,10 @@ class Better(Enum):
     LESS = "less"
 
 
-MORE = ("output_tok_s", "total_tok_s", "request_per_s", "goodput_req_s", "slo_share")
+MORE = (
+    *("output_tok_s", "total_tok_s", "request_per_s", "goodput_req_s", "slo_share"),
+    "engine_decode_tok_s",
+)
 LESS = (
     *("ttft_", "tpot_", "itl_", "e2e_", "joules_per_output_token"),
     *("kernel_wall_s", "step_wall_s", "dispatch_cpu_s"),
