@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.cells import SYSTEMS
-from harness.tables import steadiness
+from harness.tables import provenance, steadiness
 from harness.tables.entries import Entry, Kind
 from harness.tables.numbers import Metric, Number, Point, Source
 from harness.tables.sources import CellSource, Sources
@@ -80,8 +80,8 @@ class Comparison:
     def _notes(self, every: Sequence[Source]) -> tuple[str, ...]:
         notes = list(self.notes)
         for source in every:
-            if isinstance(source, CellSource) and (note := self._source_note(source)):
-                notes.append(note)
+            if isinstance(source, CellSource):
+                notes += self._source_notes(source)
         return tuple(notes)
 
     def _warnings(
@@ -101,25 +101,25 @@ class Comparison:
         ]
         return [note for note in said if note]
 
-    def _source_note(self, source: CellSource) -> str:
-        if source.functional and not self._shown(source):
-            return f"{source.heading}: a machine without a GPU measures nothing of this."
+    def _source_notes(self, source: CellSource) -> list[str]:
+        if not source.functional:
+            return provenance.notes(source, [*dict.fromkeys(self._points())])
+        if not self._shown(source):
+            return [f"{source.heading}: a machine without a GPU measures nothing of this."]
         places = [place for row in self.rows if (place := source.place(row.point)) is not None]
-        if not places:
-            return ""
-        concurrency = {place.b for place in places if place.b is not None}
-        at = " at B = " + ", ".join(f"{b:,}" for b in sorted(concurrency)) if concurrency else ""
-        if source.functional:
-            return (
-                f"{source.heading}{at}: shows that each system served the scaled-down workload; "
-                "it says nothing about speed, so no ratio is formed."
-            )
-        budgets = sorted({place.kv_budget for place in places})
-        at += f"; KV budget {', '.join(budgets)}" if budgets else ""
-        return (
-            f"{source.heading}{at}: means over runs with [low, high], the 95% bootstrap "
-            "interval over runs; without brackets, one run."
+        concurrency = sorted({place.b for place in places if place.b is not None})
+        at = " at B = " + ", ".join(f"{b:,}" for b in concurrency) if concurrency else ""
+        said = (
+            f"{source.heading}{at}: shows that each system served the scaled-down workload; "
+            "it says nothing about speed, so no ratio is formed."
         )
+        return [said] if places else []
+
+    def _points(self) -> Iterator[Point]:
+        """The places that the numbers are of, in the table's order."""
+        for row in self.rows:
+            for metric in self.metrics:
+                yield metric.place(row.point) if isinstance(metric, Metric) else row.point
 
 
 def _key(source: Source, metric: Number) -> str:

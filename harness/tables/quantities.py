@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.tables import provenance
 from harness.tables.entries import Entry, Kind, Measured, Printed
 from harness.tables.numbers import Number, Point, Source
 from harness.tables.printed import PaperSource
@@ -44,7 +45,11 @@ class Quantities:
             for title in self._titles(source)
         ]
         rows = [self._row(quantity, every) for quantity in self.rows]
-        return Table(self.number, self.title, columns, rows, self.notes)
+        notes = [*self.notes]
+        for source in every:
+            if isinstance(source, CellSource) and not source.functional:
+                notes += provenance.notes(source, [*self.points.values()])
+        return Table(self.number, self.title, columns, rows, notes)
 
     def _titles(self, source: Source) -> list[str]:
         """The points a source has columns for: of the paper those of which it prints something."""

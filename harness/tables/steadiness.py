@@ -31,9 +31,10 @@ def note(
     if not found:
         return ""
     worst, place, title = max(found)
+    count = "one number" if len(found) == 1 else f"{len(found):,} numbers"
     return (
         f"{heading}: runs deviate by more than {UNSTEADY:.0%} of their mean (standard deviation) "
-        f"in {len(found):,} numbers, most at {place}, {title}: {worst:.0%}."
+        f"in {count}, most at {place}, {title}: {worst:.0%}."
     )
 
 

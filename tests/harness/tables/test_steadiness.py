@@ -66,3 +66,8 @@ def test_a_ratio_in_a_table_is_resampled_by_rounds() -> None:
     ]
     (row,) = found.to_dict("records")
     assert [row["low"], row["value"], row["high"]] == pytest.approx([1.1, 1.1, 1.1])
+
+
+def test_one_unsteady_number_is_one_number() -> None:
+    (note,) = warnings(table3(runs("granikv", [1000.0, 1300.0, 700.0])))
+    assert "in one number, most at" in note
