@@ -218,8 +218,9 @@ class CostRule(DispatchRule):
         fresh = plan is not self._plan
         if fresh:
             self._plan = plan
-            self._sizes = tuple([(s.length, len(s.rows)) for s in plan.segments])
-            self._covered = sum([length * rows for length, rows in self._sizes])
+            table = plan.table
+            self._sizes = tuple(zip(table.length.tolist(), table.rows.tolist(), strict=True))
+            self._covered = plan.covered
         bucket = _bucket(tokens - self._covered)
         self._low, self._high = (self._covered + bound for bound in _bounds(bucket))
         key = (plan.rows, bucket, self._sizes)

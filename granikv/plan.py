@@ -14,9 +14,9 @@ Host data only: no device is read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,10 @@ from numpy.typing import NDArray
 from granikv.prefix_index import PrefixIndex, PrefixNode, path_of
 
 OfRow = NDArray[np.uint16]
+Int64 = NDArray[np.int64]
+
+NO_SLAB = -1
+"""The base of a segment that lies on ordinary pages, where bases are numbers."""
 
 _REMEMBERED = 8
 """Nodes whose layout is kept, as a multiple of the batch: more would keep evicted nodes alive."""
@@ -72,54 +76,143 @@ class Layout:
         self.paged = _paged_ranges(slabs)
 
 
+class SegmentTable(NamedTuple):
+    """The segments of a step as int64 arrays, and their readers.
+
+    base, p0, length  [segments] as `Segment` has them; base is NO_SLAB on ordinary pages
+    rows              [segments] how many rows read it
+    readers           [sum of rows] batch rows, ascending within each segment, one after another
+    """
+
+    base: Int64
+    p0: Int64
+    length: Int64
+    rows: Int64
+    readers: Int64
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment]) -> SegmentTable:
+        """That of the segments."""
+        numbers = [(NO_SLAB if s.base is None else s.base, s.p0, s.length) for s in segments]
+        base, p0, length = np.array(numbers, dtype=np.int64).reshape(-1, 3).T
+        rows = np.array([len(s.rows) for s in segments], dtype=np.int64)
+        readers = np.fromiter(chain.from_iterable([s.rows for s in segments]), np.int64)
+        return cls(base, p0, length, rows, readers)
+
+    def segments(self) -> tuple[Segment, ...]:
+        """What `of` makes the table of."""
+        readers = tuple(self.readers.tolist())
+        stops = accumulate(self.rows.tolist())
+        columns = (self.base.tolist(), self.p0.tolist(), self.length.tolist())
+        segments, start = [], 0
+        for base, p0, length, stop in zip(*columns, stops, strict=True):
+            slab = None if base == NO_SLAB else base
+            segments.append(Segment(slab, p0, length, readers[start:stop]))
+            start = stop
+        return tuple(segments)
+
+    def kept(self) -> SegmentTable:
+        """Without the segments of no tokens or no readers; itself where there is none."""
+        keep = (self.length * self.rows).astype(np.bool_)
+        if keep.all():
+            return self
+        base, p0, length, rows = self.base[keep], self.p0[keep], self.length[keep], self.rows[keep]
+        return SegmentTable(base, p0, length, rows, self.readers[keep.repeat(self.rows)])
+
+
 class RowLayouts(NamedTuple):
     """The different paged ranges of a step, in the order of their first row, and whose they are."""
 
     ranges: Sequence[tuple[PagedRange, ...]]
     of_row: Sequence[int] | OfRow
 
+    @classmethod
+    def of(cls, paged: Sequence[tuple[PagedRange, ...]]) -> RowLayouts:
+        """Those of the rows' ranges, told apart by identity: hashing them is slow."""
+        numbers: dict[int, int] = {}
+        of_row = [numbers.setdefault(id(ranges), len(numbers)) for ranges in paged]
+        first = dict(zip(reversed(of_row), reversed(paged), strict=True))
+        return cls([first[number] for number in range(len(numbers))], of_row)
 
-@dataclass(frozen=True, slots=True)
+
 class DecodePlan:
     """One step's reads. Rows are batch rows; all numbers are tokens (= slots).
 
-    Attributes:
-        rows: batch size.
-        segments: sorted by p0, then base.
-        paged: for each row its paged ranges, ascending and disjoint; together with the segments
-            that name the row they cover the sequence exactly once.
-        known_layouts: `layouts`, where the plan's maker knows them.
+    What is read is said twice, by `segments` and `paged` and, as arrays, by `table` and `layouts`.
+    A plan is made of one form and makes the other where it is asked for, since most steps need the
+    arrays alone. Never changed after it is made; plans that read the same are equal.
     """
 
-    rows: int
-    segments: tuple[Segment, ...]
-    paged: tuple[tuple[PagedRange, ...], ...]
-    known_layouts: RowLayouts | None = field(default=None, compare=False, repr=False)
+    def __init__(
+        self,
+        rows: int,
+        segments: tuple[Segment, ...],
+        paged: tuple[tuple[PagedRange, ...], ...],
+    ) -> None:
+        """
+        rows      batch size
+        segments  sorted by p0, then base
+        paged     for each row its paged ranges, ascending and disjoint; together with the segments
+                  that name the row they cover the sequence exactly once
+        """
+        self.rows = rows
+        self.segments = segments
+        self.paged = paged
 
-    @property
+    @classmethod
+    def of_arrays(cls, table: SegmentTable, layouts: RowLayouts) -> DecodePlan:
+        """The plan of these segments and ranges."""
+        plan = cls.__new__(cls)
+        plan.rows = len(layouts.of_row)
+        plan.table = table
+        plan.layouts = layouts
+        return plan
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """Sorted by p0, then base."""
+        return self.table.segments()
+
+    @cached_property
+    def paged(self) -> tuple[tuple[PagedRange, ...], ...]:
+        """For each row its paged ranges."""
+        return tuple([self.layouts.ranges[number] for number in self.layouts.of_row])
+
+    @cached_property
+    def table(self) -> SegmentTable:
+        """The segments as arrays."""
+        return SegmentTable.of(self.segments)
+
+    @cached_property
     def layouts(self) -> RowLayouts:
-        """Which rows have the same paged ranges, told apart by identity: hashing them is slow."""
-        if self.known_layouts is not None:
-            return self.known_layouts
-        numbers: dict[int, int] = {}
-        of_row = [numbers.setdefault(id(ranges), len(numbers)) for ranges in self.paged]
-        first = dict(zip(reversed(of_row), reversed(self.paged), strict=True))
-        return RowLayouts([first[number] for number in range(len(numbers))], of_row)
+        """Which rows have the same paged ranges."""
+        return RowLayouts.of(self.paged)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DecodePlan):
+            return NotImplemented
+        return self._said() == other._said()
+
+    def __repr__(self) -> str:
+        return f"DecodePlan{self._said()!r}"
+
+    def _said(self) -> tuple[object, ...]:
+        return self.rows, self.segments, self.paged
 
     @property
     def segment_rows(self) -> int:
         """How many (segment, row) pairs there are: partial results from slabs."""
-        return sum(len(s.rows) for s in self.segments)
+        return self.table.readers.size
 
     @property
     def shared_tokens(self) -> int:
         """Tokens that are read once instead of once a row."""
-        return sum(s.length for s in self.segments)
+        return int(self.table.length.sum())
 
     @property
     def covered(self) -> int:
         """(row, token) pairs that segments hold."""
-        return sum(len(s.rows) * s.length for s in self.segments)
+        return int(self.table.rows @ self.table.length)
 
     def without(self, dropped: Collection[int]) -> DecodePlan:
         """The same step with some segments (by their place) read page by page by their rows.
@@ -209,7 +302,7 @@ class Planner:
         self._index = index
         self._version = -1
         self._nodes: list[PrefixNode | None] = []
-        self._plan = DecodePlan(0, (), (), RowLayouts((), ()))
+        self._plan = DecodePlan(0, (), ())
         self._layouts: dict[PrefixNode | None, Layout] = {}
         self._paths: dict[PrefixNode | None, tuple[list[int | None], Layout]] = {}
         self._by_slabs: dict[tuple[Slab, ...], Layout] = {}
@@ -218,8 +311,10 @@ class Planner:
         self._at_places: list[Layout] = []
         self._classes: list[Layout] = []
         self._of_row: OfRow = np.zeros(0, dtype=np.uint16)
-        self._shape_of: set[Layout] = set()
-        self._shape: list[tuple[Slab, list[Layout]]] = []
+        self._shared: list[tuple[Slab, list[Layout]]] = []
+        self._shared_by: set[Layout] = set()
+        self._slabs: Int64 = np.zeros((3, 0), dtype=np.int64)
+        self._reads = np.zeros((0, 0), dtype=np.bool_)
 
     def plan(self, nodes: Sequence[PrefixNode | None]) -> DecodePlan:
         """The plan for rows whose cached prefix ends at ``nodes`` (None: no cached prefix)."""
@@ -253,24 +348,36 @@ class Planner:
         }
         of_row = np.fromiter(map(at.__getitem__, ends), np.uint16, len(ends))
         classes = list(numbers)
-        if classes == self._classes and np.array_equal(of_row, self._of_row):
+        if classes != self._classes:
+            self._arrange(classes)
+        elif np.array_equal(of_row, self._of_row):
             return self._plan  # a plan follows from its rows' layouts alone
         self._classes, self._of_row = classes, of_row
-        return self._of_classes(classes, of_row)
+        return self._of_rows()
 
-    def _of_classes(self, classes: list[Layout], of_row: OfRow) -> DecodePlan:
-        """The plan for rows of these layouts, all different."""
-        rows = dict(zip(classes, _rows_of(of_row, len(classes)), strict=True))
-        if rows.keys() != self._shape_of:
-            self._shape = _shared_ranges(classes)
-            self._shape_of = set(classes)
-        segments = [
-            Segment(*slab, rows[readers[0]] if len(readers) == 1 else _merged(rows, readers))
-            for slab, readers in self._shape
-        ]
-        ranges = [layout.paged for layout in classes]
-        paged = tuple(map(ranges.__getitem__, of_row.tolist()))
-        return DecodePlan(len(paged), tuple(segments), paged, RowLayouts(ranges, of_row))
+    def _arrange(self, classes: list[Layout]) -> None:
+        """Which of these layouts, all different, read which segments."""
+        if self._shared_by != set(classes):
+            self._shared, self._shared_by = _shared_ranges(classes), set(classes)
+            numbers = chain.from_iterable([slab for slab, _ in self._shared])
+            self._slabs = np.fromiter(numbers, np.int64).reshape(-1, 3).T.copy()
+        number = {layout: number for number, layout in enumerate(classes)}
+        readers = [number[layout] for _, layouts in self._shared for layout in layouts]
+        segment = [place for place, (_, layouts) in enumerate(self._shared) for _ in layouts]
+        self._reads = np.zeros((len(classes), len(self._shared)), dtype=np.bool_)
+        self._reads[readers, segment] = True
+
+    def _of_rows(self) -> DecodePlan:
+        """The plan for the rows as they are."""
+        base, p0, length = self._slabs
+        reads = self._reads.take(self._of_row, axis=0)
+        row, segment = np.divmod(reads.ravel().nonzero()[0], base.size)
+        readers = row[segment.astype(np.uint16).argsort(kind="stable")]
+        count = np.bincount(segment, minlength=base.size)
+        ranges = [layout.paged for layout in self._classes]
+        return DecodePlan.of_arrays(
+            SegmentTable(base, p0, length, count, readers), RowLayouts(ranges, self._of_row)
+        )
 
     def _layout_at(self, node: PrefixNode | None) -> Layout:
         """The layout of what a row that ends at ``node`` shares with others.
@@ -375,14 +482,3 @@ def _cut(reading: list[tuple[Slab, Layout]]) -> list[tuple[Slab, list[Layout]]]:
 
 def _by_position(shared: tuple[Slab, list[Layout]]) -> tuple[int, int]:
     return shared[0].p0, shared[0].base
-
-
-def _rows_of(of_row: OfRow, classes: int) -> list[tuple[int, ...]]:
-    """The rows of each class, ascending."""
-    rows = tuple(of_row.argsort(kind="stable").tolist())
-    stops = np.bincount(of_row, minlength=classes).cumsum().tolist()
-    return [rows[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
-
-
-def _merged(rows: Mapping[Layout, tuple[int, ...]], readers: Iterable[Layout]) -> tuple[int, ...]:
-    return tuple(sorted(chain.from_iterable([rows[layout] for layout in readers])))

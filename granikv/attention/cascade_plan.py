@@ -11,7 +11,6 @@ find them at fixed addresses.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,9 +23,6 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 Buffer = TypeVar("Buffer", bound=Any)
-
-NO_SLAB = -1
-"""The base of a segment that lies on ordinary pages."""
 
 
 class Capacity(NamedTuple):
@@ -62,7 +58,7 @@ class Arrays(NamedTuple, Generic[Buffer]):
     query_ptr    [segments + 1] gathered queries of each request of level 0
     page_ptr     [segments + 1] its pages
     last_page    [segments] tokens on its last page
-    base         [segments] its first slot, or NO_SLAB
+    base         [segments] its first slot, or `granikv.plan.NO_SLAB`
     p0           [segments] token position of that slot
     reader       [segments] a batch row that reads it, in whose page table it lies
     gathered     [segment_rows] batch row of each gathered query
@@ -169,7 +165,8 @@ def within(plan: DecodePlan, capacity: Capacity) -> DecodePlan:
     A slab that one row reads gains nothing there, and eager admission makes one of many a prompt:
     where there are too many requests or gathered queries, those rows read theirs for themselves.
     """
-    if len(plan.segments) <= capacity.segments and plan.segment_rows <= capacity.segment_rows:
+    segments = plan.table.base.size
+    if segments <= capacity.segments and plan.segment_rows <= capacity.segment_rows:
         return plan
     return plan.shared()
 
@@ -199,29 +196,27 @@ def fill_segments(
     Raises:
         WorkListOverflow: the plan does not fit; nothing was written.
     """
-    kept = [s for s in plan.segments if s.length and s.rows]
-    readers = _array(list(chain.from_iterable(s.rows for s in kept)))
-    counts = _array([len(s.rows) for s in kept])
-    lengths = _array([s.length for s in kept])
-    pages = lengths // page_size
+    reads = plan.table.kept()
+    segments, gathered = reads.base.size, reads.readers.size
+    pages = reads.length // page_size
     layouts = plan.layouts
     _fits("rows", plan.rows, capacity.rows)
-    _fits("segments", len(kept), capacity.segments)
-    _fits("segment readers", readers.size, capacity.segment_rows)
+    _fits("segments", segments, capacity.segments)
+    _fits("segment readers", gathered, capacity.segment_rows)
     _fits("pages of segments", int(pages.sum()), capacity.pages)
     _fits("paged ranges", sum(map(len, layouts.ranges)), capacity.gaps)
 
-    _write_ptr(arrays.query_ptr, counts)
+    _write_ptr(arrays.query_ptr, reads.rows)
     _write_ptr(arrays.page_ptr, pages)
     arrays.last_page[:] = page_size
-    arrays.base[: len(kept)] = [NO_SLAB if s.base is None else s.base for s in kept]
-    arrays.p0[: len(kept)] = [s.p0 for s in kept]
-    arrays.reader[: len(kept)] = [s.rows[0] for s in kept]
-    arrays.gathered[: readers.size] = readers
-    arrays.gathered[readers.size :] = 0
+    arrays.base[:segments] = reads.base
+    arrays.p0[:segments] = reads.p0
+    arrays.reader[:segments] = reads.readers[arrays.query_ptr[:segments]]
+    arrays.gathered[:gathered] = reads.readers
+    arrays.gathered[gathered:] = 0
     arrays.suffix_last[:] = 1
-    tokens = np.repeat(lengths, counts)
-    arrays.covered[:] = np.bincount(readers, weights=tokens, minlength=capacity.rows)
+    tokens = reads.length.repeat(reads.rows)
+    arrays.covered[:] = np.bincount(reads.readers, tokens, minlength=capacity.rows)
     arrays.own_ptr[:] = 0
     _write_ranges(plan.rows, layouts, arrays)
 

@@ -73,7 +73,7 @@ class Runtime:
 
     def shares(self) -> bool:
         """Whether the coming decode step reads a segment."""
-        return bool(self._plan.segments)
+        return bool(self._plan.segment_rows)
 
     def decide(self, rows: int, tokens: int) -> Decision:
         """What serves the coming decode step of ``rows`` rows, and what it reads.

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from granikv.attention import cascade_plan
-from granikv.attention.cascade_plan import NO_SLAB, Capacity
+from granikv.attention.cascade_plan import Capacity
 from granikv.attention.kernels.worklist import OPEN_END, WorkListOverflow
-from granikv.plan import DecodePlan, PagedRange, Segment
+from granikv.plan import NO_SLAB, DecodePlan, PagedRange, Segment
 
 Steps = tuple[DecodePlan, list[int], int]
 

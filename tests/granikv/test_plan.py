@@ -230,6 +230,18 @@ def test_a_dropped_segment_is_read_by_its_rows() -> None:
     assert (plan.covered, dropped.covered) == (8 * 2 + 64 * 2, 16)
 
 
+def test_a_plan_says_the_same_as_tuples_and_as_arrays() -> None:
+    one, other = (PagedRange(0, 8), PagedRange(72, None)), (PagedRange(0, None),)
+    segments = (Segment(None, 8, 64, (0, 3)), Segment(50, 72, 0, (1,)), Segment(90, 72, 5, ()))
+    plan = DecodePlan(4, segments, (one, other, other, one))
+    again = DecodePlan.of_arrays(plan.table, plan.layouts)
+    assert again.segments == segments
+    assert again == plan
+    assert again != DecodePlan(4, segments[1:], plan.paged)
+    assert again.paged[0] is again.paged[3], "rows that share their ranges hold one object"
+    assert plan.table.kept().segments() == segments[:1]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_every_token_is_still_read_once_whatever_is_dropped(seed: int) -> None:
     draw = random.Random(seed)

@@ -19,7 +19,6 @@ them at fixed addresses.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -27,7 +26,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from granikv.plan import DecodePlan, PagedRange, RowLayouts, Segment
+from granikv.plan import NO_SLAB, DecodePlan, PagedRange, RowLayouts, SegmentTable
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -182,22 +181,22 @@ def fill(plan: DecodePlan, tiling: Tiling, capacity: Capacity, arrays: Arrays[In
         ValueError: a segment lies on ordinary pages (base None).
         WorkListOverflow: the plan does not fit; nothing that a kernel reads was changed.
     """
-    reads = _reads(plan.segments)
+    reads = plan.table.kept()
+    _require_slabs(reads)
     _fits("rows", plan.rows, capacity.rows)
     _fits("segment readers", reads.readers.size, capacity.segment_rows)
-    tiles = tuple([-(-count * tiling.group // tiling.block_m) for count in reads.rows])
-    blocks = tuple([-(-length // tiling.block_n) for length in reads.length])
-    cut = _cut(tiles, blocks, tiling)
-    rows = np.array(reads.rows, dtype=np.int64)
-    counts = Counts(len(cut.items), int(rows @ cut.pieces))
+    tiles = -(-reads.rows * tiling.group // tiling.block_m)
+    blocks = -(-reads.length // tiling.block_n)
+    cut = _cut(tuple(tiles.tolist()), tuple(blocks.tolist()), tiling)
+    counts = Counts(len(cut.items), int(reads.rows @ cut.pieces))
     _fits("prefix items", counts.items, capacity.items)
     _fits("prefix parts", counts.parts, capacity.parts)
     layouts = plan.layouts
     _fits("paged ranges", sum(map(len, layouts.ranges)), capacity.gaps)
 
     _write_ranges(plan.rows, layouts, arrays)
-    _write_items(reads, rows, tiling, cut, arrays)
-    _write_parts(reads, rows, plan.rows, tiling, cut, arrays)
+    _write_items(reads, tiling, cut, arrays)
+    _write_parts(reads, tiling, cut, arrays)
     return counts
 
 
@@ -209,27 +208,13 @@ def _fits(what: str, needed: int, room: int) -> None:
         )
 
 
-class _Reads(NamedTuple):
-    """The segments that read anything: first slot, tokens, rows; `readers` of one after another."""
-
-    base: list[int]
-    length: list[int]
-    rows: list[int]
-    readers: Int64
-
-
-def _reads(segments: Sequence[Segment]) -> _Reads:
-    kept = [s for s in segments if s.length and s.rows]
-    bases = [s.base for s in kept if s.base is not None]
-    if len(bases) < len(kept):
-        paged = next(s for s in kept if s.base is None)
+def _require_slabs(reads: SegmentTable) -> None:
+    if reads.base.min(initial=0) == NO_SLAB:
+        position = reads.p0[reads.base == NO_SLAB][0]
         raise ValueError(
             f"the dense kernels read contiguous slabs only, but the segment at position "
-            f"{paged.p0} lies on ordinary pages (base is None)"
+            f"{position} lies on ordinary pages (base is None)"
         )
-    rows = [len(s.rows) for s in kept]
-    readers = np.fromiter(chain.from_iterable([s.rows for s in kept]), np.int64, sum(rows))
-    return _Reads(bases, [s.length for s in kept], rows, readers)
 
 
 class _Cut(NamedTuple):
@@ -379,47 +364,44 @@ def _line_cuts(height: Int64, line: Int64, programs: int, item: int) -> Int64:
     return cuts
 
 
-def _write_items(
-    reads: _Reads, rows: Int64, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]
-) -> None:
+def _write_items(reads: SegmentTable, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]) -> None:
     """The items with slots, lengths, readers and parts."""
     arrays.program_ptr[: cut.program_ptr.size] = cut.program_ptr
     arrays.rows[: reads.readers.size] = reads.readers
-    items, seg = cut.items.copy(), cut.segment
-    of_segment = np.array((reads.base, reads.length), dtype=np.int64)
-    rows_of = rows[seg]
-    items[:, 1] = np.minimum(items[:, 1], of_segment[1][seg]) - items[:, 0]
-    items[:, 0] += of_segment[0][seg]
-    items[:, 4] = rows_of * tiling.group
-    items[:, 5] = _starts(rows)[seg]
-    items[:, 6] = cut.number * rows_of + (tiling.first_part + _starts(rows * cut.pieces))[seg]
-    arrays.items[: len(items)] = items
+    first_part = tiling.first_part + _starts(reads.rows * cut.pieces)
+    of_segment = np.array((reads.base, reads.length, reads.rows, _starts(reads.rows), first_part))
+    base, length, rows, start, part = of_segment.take(cut.segment, axis=1)
+    items = arrays.items[: len(cut.items)]
+    items[:] = cut.items
+    items[:, 0] += base
+    items[:, 1] = np.minimum(cut.items[:, 1], length) - cut.items[:, 0]
+    items[:, 4] = rows * tiling.group
+    items[:, 5] = start
+    items[:, 6] = cut.number * rows + part
 
 
 def _starts(sizes: Int64) -> Int64:
     """Where each of some ranges begins that lie one after another."""
-    starts: Int64 = np.cumsum(sizes) - sizes
+    starts: Int64 = sizes.cumsum() - sizes
     return starts
 
 
-def _write_parts(
-    reads: _Reads, rows: Int64, batch: int, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]
-) -> None:
+def _write_parts(reads: SegmentTable, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]) -> None:
     """For each row the parts it has, and how many tokens its segments hold.
 
     The parts of a segment lie side by side, pieces x rows of them, in the order of its readers.
     """
-    sizes = rows * cut.pieces
-    seg = np.repeat(np.arange(sizes.size), sizes)
-    reader = (np.arange(seg.size) - _starts(sizes)[seg]) % rows[seg]
-    row = reads.readers[_starts(rows)[seg] + reader].astype(np.uint16)
-    arrays.parts[: row.size] = tiling.first_part + np.argsort(row, kind="stable")
+    of_piece = np.arange(cut.pieces.size).repeat(cut.pieces)
+    size = reads.rows[of_piece]
+    reader = (_starts(reads.rows)[of_piece] - _starts(size)).repeat(size)
+    reader += np.arange(reader.size)
+    row = reads.readers[reader]
+    order = row.astype(np.uint16).argsort(kind="stable")
+    arrays.parts[: row.size] = tiling.first_part + order
     arrays.part_ptr[0] = 0
-    arrays.part_ptr[1 : batch + 1] = np.cumsum(np.bincount(row, minlength=batch))
-    arrays.part_ptr[batch + 1 :] = row.size
-    tokens = np.repeat(np.array(reads.length, dtype=np.int64), rows)
-    arrays.covered[:batch] = np.bincount(reads.readers, weights=tokens, minlength=batch)
-    arrays.covered[batch:] = 0
+    arrays.part_ptr[1:] = np.bincount(row, minlength=arrays.part_ptr.size - 1).cumsum()
+    tokens = reads.length.repeat(reads.rows)
+    arrays.covered[:] = np.bincount(reads.readers, tokens, minlength=arrays.covered.size)
 
 
 def _write_ranges(rows: int, layouts: RowLayouts, arrays: Arrays[Int32]) -> None:
@@ -427,10 +409,8 @@ def _write_ranges(rows: int, layouts: RowLayouts, arrays: Arrays[Int32]) -> None
     listed = [*layouts.ranges, (PagedRange(0, None),)]
     arrays.layout[:rows] = layouts.of_row
     arrays.layout[rows:] = len(layouts.ranges)
-    flat = [
-        (start, OPEN_END if stop is None else stop) for ranges in listed for start, stop in ranges
-    ]
+    bounds = chain.from_iterable(chain.from_iterable(listed))
+    flat = np.array([OPEN_END if bound is None else bound for bound in bounds]).reshape(-1, 2)
     arrays.gap_ptr[0] = 0
-    arrays.gap_ptr[1 : len(listed) + 1] = np.cumsum([len(ranges) for ranges in listed])
-    if flat:
-        arrays.gaps[: len(flat)] = flat
+    arrays.gap_ptr[1 : len(listed) + 1] = np.array([len(ranges) for ranges in listed]).cumsum()
+    arrays.gaps[: len(flat)] = flat
