@@ -18,15 +18,9 @@ from typing import Any
 from tests.engine import forced, mutants, native_ops, recorder
 from tests.engine.scenarios import LONG_SCENARIOS, SCENARIOS, Asker
 
-
-def alter() -> None:
-    """Change this process as its environment says."""
-    native_ops.apply()
-    mutants.apply(os.environ.get("GRANIKV_TEST_MUTANT", ""))
-    recorder.apply()
-
-
-alter()
+native_ops.apply()
+mutants.apply(os.environ.get("GRANIKV_TEST_MUTANT", ""))
+recorder.apply()
 
 
 def start(job: dict[str, Any]) -> Any:

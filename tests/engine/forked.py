@@ -17,7 +17,12 @@ from pathlib import Path
 
 import pytest
 
-IMPORTED = ("tests.engine.drive", "sglang.srt.entrypoints.engine", "sglang.srt.models.registry")
+IMPORTED = (
+    "tests.engine.forked",
+    "tests.engine.forced",
+    "sglang.srt.entrypoints.engine",
+    "sglang.srt.models.registry",
+)
 
 
 @cache
@@ -45,8 +50,6 @@ def run(job: Path, out: Path, log: Path, environment: Mapping[str, str], limit_s
 
 
 def _in_fork(job: Path, out: Path, log: Path, environment: Mapping[str, str]) -> None:
-    from tests.engine import drive  # which imports the engine, here only
-
     os.environ.clear()
     os.environ.update(environment)
     with log.open("wb") as file:
@@ -56,5 +59,6 @@ def _in_fork(job: Path, out: Path, log: Path, environment: Mapping[str, str]) ->
     # The engine asks for "spawn", and would import everything again.
     multiprocessing.set_start_method = lambda method, force=False: None
     gc.freeze()  # three processes need not each look through what is imported
-    drive.alter()
+    from tests.engine import drive  # not before: it changes its process as the environment says
+
     drive.main(str(job), str(out))
