@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from harness import metrics, paper
-from harness.analysis.cells import SYSTEMS, CellLike, requests
+from harness.analysis.cells import SYSTEMS, CellLike, requests, standing
 from harness.figures import style
 from harness.figures.drawing import Drawing
+from harness.tables.budgets import BUDGETS
 from harness.tables.entries import Printed
 from harness.tables.metrics import BASELINES, TPOT_P50, TPOT_P99, TTFT_P50
 from harness.tables.numbers import Metric, Point
@@ -116,13 +118,39 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
     style.describe(grid[0][0], title="paper (A100)", x=PANELS[0].axis, y=Y)
     for line, source in zip(grid[1:], sources, strict=True):
         for axes, panel in zip(line, PANELS, strict=True):
-            for curve in measured(source, panel):
+            curves = measured(source, panel)
+            for curve in curves:
                 _draw_curve(axes, curve)
             _finish(axes, panel)
+            _name_missing(axes, curves)
         style.describe(line[0], title=source.heading, x=PANELS[0].axis, y=Y)
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-    return Drawing(figure, _caption(bool(sources)))
+    figure.legend(handles=_key(), loc="outside lower center", ncols=len(BASELINES))
+    return Drawing(figure, _caption(bool(sources), _budgets(sources)))
+
+
+def _key() -> list[Line2D]:
+    """A system's line and mark: points in the paper's row, curves in the others."""
+    return [
+        Line2D(
+            [],
+            [],
+            color=style.SYSTEM_COLOURS[system],
+            marker=style.SYSTEM_MARKERS[system],
+            markerfacecolor="white",
+            markersize=7,
+            label=SYSTEMS[system],
+        )
+        for system in BASELINES
+    ]
+
+
+def _name_missing(axes: Axes, curves: Sequence[Curve]) -> None:
+    """Systems without a curve, so that nobody looks for one."""
+    known = {curve.system for curve in curves}
+    missing = [SYSTEMS[system] for system in BASELINES if system not in known]
+    if missing:
+        text = f"not measured: {', '.join(missing)}"
+        axes.text(0.03, 0.93, text, transform=axes.transAxes, fontsize=8, color=style.GREY)
 
 
 def _finish(axes: Axes, panel: Panel) -> None:
@@ -133,13 +161,25 @@ def _finish(axes: Axes, panel: Panel) -> None:
     style.describe(axes, title="", x=panel.axis, y="")
 
 
-def _caption(any_measured: bool) -> str:
+def _budgets(sources: Sequence[CellSource]) -> list[str]:
+    """KV budgets of the GPU cells that are shown."""
+    cells = [c for s in sources if not s.functional for b in BASELINES for c in s.shown(point(b))]
+    return sorted({BUDGETS.get(at.kv_budget, at.kv_budget) for at in map(standing, cells)})
+
+
+def _caption(any_measured: bool, kv_tokens: Sequence[str]) -> str:
     return (
         "TTFT and TPOT by request with four unequal prefixes, B = 256, Llama-3.1-8B (Table 21, "
         "k = 4). The paper prints p50, and p99 of TPOT alone. "
         + (
-            "Below: every request of this project's cells; a CPU's are a functional check."
+            "Below: every request of this project's cells, repetitions pooled, so what differs "
+            "between runs is not shown; a CPU's are a functional check."
             if any_measured
             else "No request log of this point here yet."
+        )
+        + (
+            f" KV tokens: {BUDGETS['paper']} in the paper, {' and '.join(kv_tokens)} here."
+            if kv_tokens
+            else ""
         )
     )

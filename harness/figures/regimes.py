@@ -15,6 +15,7 @@ from matplotlib.colors import TwoSlopeNorm
 
 from harness import paper
 from harness.analysis.cells import CellLike, group_size, m_sat
+from harness.analysis.statistics import Estimate
 from harness.figures import style
 from harness.figures.drawing import Drawing
 from harness.tables.comparison import length_label
@@ -40,6 +41,7 @@ class Map:
     """GraniKV's throughput over one baseline's: rows L_p, columns B, NaN where not measured.
 
     threshold: the first column in which B · n_q/kv reaches M_sat; None where M_sat is not known.
+    single: places (row, column) where one side is one run, so that the ratio has no interval.
     """
 
     config: str
@@ -47,6 +49,7 @@ class Map:
     baseline: str
     ratios: Ratios
     threshold: int | None
+    single: frozenset[tuple[int, ...]] = frozenset()
 
 
 def _threshold(m_sat: int | None, group: int | None) -> int | None:
@@ -93,15 +96,21 @@ def _measured(source: CellSource, config: str, metric: Metric, title: str) -> Ma
         [Point(config, "granikv", "sharegpt", b, l_p) for b in SHAREGPT_B]
         for l_p in SHAREGPT_LENGTHS
     ]
-    ratios = [[_ratio(source, point, metric) for point in row] for row in points]
+    found = [[_ratio(source, point, metric) for point in row] for row in points]
+    ratios = np.array(
+        [[float("nan") if one is None else one.value for one in row] for row in found]
+    )
+    single = [
+        place for place, one in np.ndenumerate(np.array(found)) if one is not None and one.runs < 2
+    ]
     cells = [cell for row in points for point in row for cell in source.shown(point)]
     threshold = _threshold(m_sat(cells[0]), group_size(cells[0])) if cells else None
-    return Map(config, source.heading, title, np.array(ratios), threshold)
+    return Map(config, source.heading, title, ratios, threshold, frozenset(single))
 
 
-def _ratio(source: CellSource, point: Point, metric: Metric) -> float:
+def _ratio(source: CellSource, point: Point, metric: Metric) -> Estimate | None:
     entry = metric.entry(source, point)
-    return entry.estimate.value if isinstance(entry, Measured) else float("nan")
+    return entry.estimate if isinstance(entry, Measured) else None
 
 
 def _draw_map(axes: Axes, one: Map, colours: ScalarMappable) -> None:
@@ -123,6 +132,7 @@ def _draw_map(axes: Axes, one: Map, colours: ScalarMappable) -> None:
             va="center",
             fontsize=6.8,
             fontweight="bold" if known and round(float(ratio), 2) < 1 else "normal",
+            fontstyle="italic" if (row, column) in one.single else "normal",
             color=style.ink(background) if known else style.GREY,
         )
     if one.threshold is not None:
@@ -165,12 +175,26 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
             )
         first = line[columns.index(row[0].config)]
         first.set_ylabel(style.typeset(f"{row[0].origin}\nover {row[0].baseline}\n\nL_p (tokens)"))
-    bar = figure.colorbar(colours, ax=panels, shrink=min(1.0, 2 / len(grid)), pad=0.015, aspect=30)
-    bar.set_label("GraniKV's output throughput over the baseline's")
-    bar.set_ticks(
-        [0.6, 0.8, 1.0, 1.5, 2.0, 2.4], labels=["0.6×", "0.8×", "1×", "1.5×", "2×", "2.4×"]
+    bar = figure.colorbar(
+        colours,
+        ax=panels,
+        shrink=min(1.0, 2 / len(grid)),
+        pad=0.015,
+        aspect=30,
+        extend=_extend(grid),
     )
+    bar.set_label("GraniKV's output throughput over the baseline's")
+    bar.set_ticks(TICKS, labels=[f"{tick:g}×" for tick in TICKS])
     return Drawing(figure, _caption(grid))
+
+
+def _extend(grid: Sequence[Sequence[Map]]) -> str:
+    """At which end the scale has an arrow: where a ratio lies beyond it."""
+    ratios = np.concatenate([one.ratios.ravel() for row in grid for one in row])
+    below, above = bool(np.nanmin(ratios) < TICKS[0]), bool(np.nanmax(ratios) > TICKS[-1])
+    return {(True, True): "both", (True, False): "min", (False, True): "max"}.get(
+        (below, above), "neither"
+    )
 
 
 def _caption(grid: Sequence[Sequence[Map]]) -> str:
@@ -182,5 +206,10 @@ def _caption(grid: Sequence[Sequence[Map]]) -> str:
         "GraniKV's throughput over each baseline's by B and L_p, ShareGPT at saturation; bold: "
         f"below 1.00×. In the paper {below} of {count} cells are below SGLang default. "
         "Dashed: from there on B · n_q/kv reaches M_sat. "
-        + ("Further rows: this project's GPU cells." if measured else "No GPU cell yet.")
+        + (
+            "Further rows: this project's GPU cells; italic: one run of one side or both, whose "
+            "spread is not known."
+            if measured
+            else "No GPU cell yet."
+        )
     )

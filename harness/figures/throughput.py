@@ -118,7 +118,9 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
     figure.legend(list(unique.values()), list(unique), loc="outside lower center", ncols=3)
     origins = "paper (A100, B = 256, ShareGPT at saturation) dashed"
     origins += (
-        ", this project's cells solid with 95% intervals" if measured else "; no GPU cell yet"
+        ", this project's cells solid with 95% intervals over runs; no interval: one run"
+        if measured
+        else "; no GPU cell yet"
     )
     return Drawing(figure, f"Output throughput over L_p: {origins}.")
 

@@ -15,7 +15,7 @@ from harness.figures import latency
 from harness.tables.sources import Sources
 from tests.harness.analysis.made_up import MadeUpCell, cpu_cell
 from tests.harness.campaign import K4, serving
-from tests.harness.figures.drawn import drawing
+from tests.harness.figures.drawn import drawing, texts
 
 
 @dataclass(frozen=True)
@@ -112,3 +112,25 @@ def test_each_source_has_a_row_and_a_cpu_is_a_functional_check() -> None:
     assert all("(s)" in axes.get_xlabel() for axes in shown.figure.axes[::2])
     assert "functional check" in shown.caption
     assert "No request log" in drawing("latency").caption
+
+
+def test_a_system_without_cells_is_named_where_its_curve_is_missing() -> None:
+    others = [
+        logged(serving(system, "multi_prefix", K4, 256, k=4), [0.5], 2.0)
+        for system in ("sglang_default", "sglang_cascade")
+    ]
+    paper_row, measured_row = (
+        drawing("latency", shipped=others).figure.axes[:2],
+        drawing("latency", shipped=others).figure.axes[2:],
+    )
+    assert [texts(axes) for axes in measured_row] == [["not measured: GraniKV"]] * 2
+    assert [texts(axes) for axes in paper_row] == [[], []]
+    every = [*others, logged(GRANIKV, [0.5], 2.0)]
+    assert texts(drawing("latency", shipped=every).figure.axes[2]) == []
+
+
+def test_the_caption_says_of_which_kv_budget_the_curves_are() -> None:
+    """The paper's server had far fewer slots than a GPU that gives all it has."""
+    shown = drawing("latency", shipped=[logged(GRANIKV, [0.5], 2.0)])
+    assert "148,400 in the paper, full here" in shown.caption
+    assert "KV tokens" not in drawing("latency").caption

@@ -9,7 +9,7 @@ from harness import paper
 from harness.figures import regimes
 from harness.tables.grid import SHAREGPT_B, SHAREGPT_LENGTHS
 from harness.tables.sources import Sources
-from tests.harness.analysis.made_up import cpu_cell
+from tests.harness.analysis.made_up import MadeUpCell, cpu_cell
 from tests.harness.campaign import serving
 from tests.harness.figures.drawn import drawing, drawn_axes, texts
 
@@ -68,6 +68,27 @@ def test_the_drawing_prints_the_ratios_and_marks_those_below_one() -> None:
     assert texts(measured).count("2.00") == 2
     assert texts(measured).count("–") == 34
     assert "62 of 108 cells are below" in shown.caption
+
+
+def test_a_ratio_of_one_run_is_told_from_one_with_an_interval() -> None:
+    again = [
+        serving(system, "sharegpt", (16384,), 256, repetition=1)
+        for system in ("sglang_default", "granikv")
+    ]
+    shown = drawing("regimes", shipped=[*CELLS, *again])
+    italic = [
+        text for text in drawn_axes(shown.figure)[6].texts if text.get_fontstyle() != "normal"
+    ]
+    assert [(text.get_text(), text.get_position()) for text in italic] == [("2.00", (0, 5))]
+    assert "italic: one run" in shown.caption
+
+
+def test_the_scale_says_where_a_ratio_lies_beyond_it() -> None:
+    """The paper's ratios end at 2.21; 3.57 has the colour of 2.4 and an arrow at the scale."""
+    far = MadeUpCell(CELLS[-1].id, CELLS[-1].config, {"output_tok_s": 1e6})
+    for cells, arrow in ((CELLS, "neither"), ([*CELLS[:-1], far], "max")):
+        grid = regimes.rows([*regimes.paper_maps(), *regimes.measured_maps(Sources.of([], cells))])
+        assert regimes._extend(grid) == arrow
 
 
 def test_without_cells_it_says_so() -> None:

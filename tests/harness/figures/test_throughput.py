@@ -71,3 +71,8 @@ def test_the_caption_says_what_is_measured(measured: bool) -> None:
     with style.styled():
         drawing = throughput.draw([gpu_cell("granikv", 1.0)] if measured else [], [])
     assert ("no GPU cell yet" in drawing.caption) is not measured
+
+
+def test_a_single_run_is_said_to_have_no_interval() -> None:
+    with style.styled():
+        assert "one run" in throughput.draw([gpu_cell("granikv", 1.0)], []).caption
