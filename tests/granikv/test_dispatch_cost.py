@@ -73,4 +73,5 @@ def test_a_wrong_size_is_refused(
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_the_kernels_host_work_is_there_too(capsys: pytest.CaptureFixture[str]) -> None:
     found = record(capsys, "--rows", "64", "--head-dim", "64")
-    assert {"worklist_p99_s", "worklist_unchanged_p99_s", "snapshot_p99_s"} <= set(found)
+    names = {f"{name}_p99_s" for name in ("worklist", "worklist_unchanged", "snapshot")}
+    assert names | {"worklist_p50_s"} <= set(found)

@@ -15,17 +15,20 @@ from granikv.bench.kernels.step import Bench
 from granikv.calibrate import time_together
 from granikv.plan import DecodePlan
 
+_WARM_UP = 20
+"""Calls that are not measured: the first ones make what is kept, and fill the caches."""
+
 
 def _percentiles(act: Callable[[], object], steps: int) -> dict[str, float]:
     """Host time of `act` in µs; the device is left to follow."""
     times = []
-    for _ in range(steps):
+    for _ in range(_WARM_UP + steps):
         begin = time.perf_counter_ns()
         act()
         times.append((time.perf_counter_ns() - begin) / 1e3)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-    times.sort()
+    times = sorted(times[_WARM_UP:])
     return {"p50_us": round(times[steps // 2], 1), "p99_us": round(times[steps * 99 // 100], 1)}
 
 
