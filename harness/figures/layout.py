@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from harness.analysis.cells import CellLike, Standing, server_state, standing
 from harness.figures import radix, style
 from harness.figures.drawing import Drawing, NothingToDraw
-from harness.tables.comparison import system_label
+from harness.tables.comparison import length_label, system_label
 
 SLAB_COLOURS = (style.SKY, style.ORANGE, style.GREEN, style.PURPLE, style.VERMILION)
 COLD_COLOUR = "#b5b5b5"
@@ -83,7 +83,8 @@ def _draw_hot(axes: Axes, pools: Mapping[str, Any], slabs: Sequence[radix.Slab])
             1,
             facecolor=_colour(slab.letter, slabs),
             edgecolor=style.BLACK,
-            linewidth=0.8,
+            # A sliver's edges would cover its colour.
+            linewidth=0.8 if slab.length >= NARROW * size else 0.0,
         )
         if slab.length >= NARROW * size:
             axes.text(
@@ -134,7 +135,7 @@ def _bar_text(bar: radix.Bar) -> str:
     return f"{many}{'HOT' if bar.hot else 'COLD'}, {_tokens(bar.shortest, bar.longest)}"
 
 
-def _draw_tree(axes: Axes, layout: radix.Layout) -> None:
+def _draw_tree(axes: Axes, layout: radix.Layout, listed: str) -> None:
     ends = max(bar.end for bar in layout.bars)
     for bar in layout.bars:
         _box(
@@ -161,9 +162,15 @@ def _draw_tree(axes: Axes, layout: radix.Layout) -> None:
     style.describe(
         axes,
         title="Radix tree: a bar is a node, its children to the right; letters are slabs",
-        x="token position in the prompt",
+        x=f"token position in the prompt{listed}",
         y="",
     )
+
+
+def _listed(state: Mapping[str, Any]) -> str:
+    """A server lists so many nodes at most: what of the tree is not drawn."""
+    listed, of = len(state["tree"]), int(state.get("tree_nodes") or 0)
+    return f" ({listed:,} of {of:,} nodes listed)" if of > listed else ""
 
 
 def _key_lines(slabs: Sequence[radix.Slab], room: int) -> list[tuple[str, str | None]]:
@@ -176,7 +183,7 @@ def _key_lines(slabs: Sequence[radix.Slab], room: int) -> list[tuple[str, str | 
     if len(named) > room:
         lines.append((f"and {len(named) - room:,} more", None))
     if len(named) < len(slabs):
-        lines.append((f"{len(slabs) - len(named):,} slabs of leaves", ""))
+        lines.append((f"{len(slabs) - len(named):,} slabs of suffixes", ""))
     return lines
 
 
@@ -209,8 +216,13 @@ def _caption(cell: CellLike, at: Standing) -> str:
     )
     return (
         f"Pools, slabs and radix tree as the server of cell {cell.id} reported them {when}: "
-        f"{system_label(at.system)}, {at.title}, {at.kind}, {at.k} prefixes."
+        f"{system_label(at.system)}, {at.title}, {at.kind}, {_prefixes(at)}."
     )
+
+
+def _prefixes(at: Standing) -> str:
+    lengths = "/".join(length_label(length) for length in sorted(set(at.prefix_lengths)))
+    return f"one prefix of {lengths}" if at.k == 1 else f"{at.k} prefixes of {lengths}"
 
 
 def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
@@ -225,6 +237,6 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
     grid = figure.add_gridspec(3, 2, height_ratios=(1, 1, rows * 0.75), width_ratios=(2.6, 1))
     _draw_hot(figure.add_subplot(grid[0, :]), state["pools"], layout.slabs)
     _draw_cold(figure.add_subplot(grid[1, :]), state["pools"])
-    _draw_tree(figure.add_subplot(grid[2, 0]), layout)
+    _draw_tree(figure.add_subplot(grid[2, 0]), layout, _listed(state))
     _draw_key(figure.add_subplot(grid[2, 1]), layout.slabs, max(int(LINES_PER_ROW * rows) - 2, 6))
     return Drawing(figure, _caption(cell, standing(cell)))

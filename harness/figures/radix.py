@@ -45,17 +45,22 @@ class Node:
 
     @property
     def simple(self) -> bool:
-        """Whether the subtree is one HOT leaf, or COLD all through: nothing to tell apart in it."""
-        if self.hot:
-            return not self.children
-        return all(not child.hot and child.simple for child in self.children)
+        """Whether nothing in the subtree needs telling apart: COLD all through, or a HOT leaf, or
+        the HOT chain of one request, whose prompt and output are nodes of their own.
+        """
+        if not self.hot:
+            return all(not child.hot and child.simple for child in self.children)
+        if not self.children:
+            return True
+        (first, *others) = self.children
+        return not others and self.readers <= 1 and first.hot and first.simple
 
 
 @dataclass(frozen=True)
 class Bar:
     """One rectangle: tokens [start, end) over rows [top, top + height).
 
-    slab: the letter of a HOT node, empty for COLD and for many HOT leaves in one bar. branches: how
+    slab: letter of a HOT node, empty for COLD and for many HOT branches in one bar. branches: how
     many it stands for, of `shortest` to `longest` tokens, with `nodes` nodes in all. leaf: nothing
     is drawn to its right.
     """
@@ -75,7 +80,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Slab:
-    """A HOT node: its letter (empty among many leaves), slots [base, base + length), first token
+    """A HOT node: its letter (empty among many branches), slots [base, base + length), first token
     position and live readers.
     """
 
@@ -134,7 +139,13 @@ def letter(index: int) -> str:
 def place(tops: Sequence[Node]) -> Layout:
     """Assign rows: a leaf takes one, a parent spans its children's, like branches share one."""
     nodes = _walk(tops)
-    shared = {branch.id for node in nodes for group in _gathered(node) for branch in group}
+    shared = {
+        below.id
+        for node in nodes
+        for group in _gathered(node)
+        for branch in group
+        for below in _walk([branch])
+    }
     slabs = sorted((node for node in nodes if node.hot), key=_order)
     named = [node.id for node in slabs if node.id not in shared]
     letters = {node_id: letter(index) for index, node_id in enumerate(named)}

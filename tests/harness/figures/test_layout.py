@@ -96,6 +96,30 @@ def test_texts_do_not_overlap() -> None:
             assert not any(one.overlaps(other) for other in extents[index + 1 :])
 
 
+def test_what_the_server_does_not_list_is_said() -> None:
+    """A server lists so many nodes; COLD's count is of all of them."""
+    _, _, tree, _ = draw(cell(layout=state() | {"tree_nodes": 1059}))[0].axes
+    assert tree.get_xlabel() == "token position in the prompt (12 of 1,059 nodes listed)"
+
+
+def test_slivers_keep_their_colour() -> None:
+    """Seventy suffixes in slabs are a few pixels wide: black edges would be all there is to see."""
+    many = state()
+    many["tree"] += [tree_node(100 + i, 3, 256, 4, 1448 + 4 * i, 1) for i in range(30)]
+    hot, *_ = draw(cell(layout=many))[0].axes
+    widths = {p.get_width(): p.get_linewidth() for p in hot.patches if isinstance(p, Rectangle)}
+    assert widths[4] == 0
+    assert widths[256] > 0
+
+
+@pytest.mark.parametrize(
+    ("lengths", "said"), [((16384,), "one prefix of 16K"), (LENGTHS, "3 prefixes of 64/128/256")]
+)
+def test_the_caption_names_the_prefixes(lengths: tuple[int, ...], said: str) -> None:
+    one = cpu_cell("granikv", 1.0, kind="multi_prefix", lengths=lengths, layout=state())
+    assert draw(one)[1].endswith(f"{said}.")
+
+
 def test_the_caption_names_the_cell_and_the_moment() -> None:
     assert "while requests were in flight" in draw(cell(layout=state()))[1]
     after = draw(cell(state=state()))[1]

@@ -65,6 +65,26 @@ def test_many_hot_leaves_share_a_bar_and_have_no_letters() -> None:
     assert [bar.nodes for bar in layout.bars if not bar.slab] == [9]
 
 
+def test_the_chain_of_one_request_shares_the_bar_of_suffixes() -> None:
+    """Prompt and output are two slabs of it: one letter behind the other could not be read."""
+    tree = [tree_node(1, None, 0, 10, 100, 9)]
+    for i in range(radix.LISTED_HOT + 1):
+        tree.append(tree_node(10 + i, 1, 10, 4, 200 + 10 * i, 1))
+        tree.append(tree_node(50 + i, 10 + i, 14, 1, 204 + 10 * i, 1))
+    layout = radix.place(radix.parse(tree))
+    (shared,) = [bar for bar in layout.bars if not bar.slab]
+    assert (shared.branches, shared.nodes, shared.longest) == (9, 18, 5)
+    assert [slab.letter for slab in layout.slabs] == ["A"] + [""] * 18
+
+
+def test_a_prefix_that_requests_share_is_no_suffix() -> None:
+    tree = [tree_node(1, None, 0, 10, 100, 9)]
+    for i in range(radix.LISTED_HOT + 1):
+        tree.append(tree_node(10 + i, 1, 10, 4, 200 + 10 * i, 2))
+        tree.append(tree_node(50 + i, 10 + i, 14, 1, 204 + 10 * i, 1))
+    assert all(slab.letter for slab in radix.place(radix.parse(tree)).slabs)
+
+
 def test_a_node_whose_parent_was_not_sent_stands_at_the_top() -> None:
     (top,) = radix.parse([tree_node(7, 3, 50, 5, None)])
     assert top.id == 7
