@@ -152,6 +152,7 @@ def _caption(measured: bool) -> str:
         + (
             f"Below the {paper.HARDWARE}: this project's cells."
             if measured
-            else "Traced cells of this project: none yet."
+            else "This project's cells are drawn once SGLang default's step is traced at this "
+            "point: none yet."
         )
     )

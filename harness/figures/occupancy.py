@@ -28,6 +28,8 @@ USES = {
     "cold_free": ("COLD: free", "#e2e2e2", ""),
 }
 SHOWN = "granikv"
+NARROW = 6
+"""Percent of all slots below which a part of a bar holds no number."""
 GAP = 0.35
 """Between two settings, in bars."""
 MOST = 10
@@ -63,7 +65,7 @@ def _label(at: Standing) -> str:
     which = "/".join(length_label(length) for length in lengths[:4])
     more = "…" if len(lengths) > 4 else ""
     count = f"{at.k} × " if at.k > 1 and len(lengths) == 1 else ""
-    budget = "" if at.functional else f", {BUDGETS.get(at.kv_budget, at.kv_budget)} KV tokens"
+    budget = "" if at.functional else f", KV budget {BUDGETS.get(at.kv_budget, at.kv_budget)}"
     share = "" if at.hot_fraction is None else f", f_p = {at.hot_fraction:g}"
     return f"{at.kind} {count}{which}{more}\n{at.title}{share}{budget}"
 
@@ -118,10 +120,16 @@ def _draw_bar(axes: Axes, y: float, one: Occupancy) -> None:
             edgecolor="white",
             linewidth=0.5,
         )
-        if one.shares[name] >= 6:
+        if one.shares[name] >= NARROW:
             text = f"{one.shares[name]:.0f}%"
             axes.text(left + one.shares[name] / 2, y, text, ha="center", va="center", fontsize=7.5)
         left += one.shares[name]
+
+
+def _beside(one: Occupancy) -> str:
+    """The moment, and what lies in slabs where the bar has no room to say it."""
+    slabs = one.shares["hot_live"]
+    return f"{one.moment}: {slabs:.1f}% in slabs" if 0 < slabs < NARROW else one.moment
 
 
 def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
@@ -148,12 +156,12 @@ def _draw_bars(axes: Axes, found: Sequence[Group]) -> None:
         middles.append(y + (len(group.snapshots) - 1) / 2)
         for one in group.snapshots:
             _draw_bar(axes, y, one)
-            axes.text(101, y, one.moment, va="center", fontsize=7.5, color=style.GREY)
+            axes.text(101, y, _beside(one), va="center", fontsize=7.5, color=style.GREY)
             y += 1
         y += GAP
     axes.set_yticks(middles, [style.typeset(group.label) for group in found], fontsize=7.5)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlim(0, 112)
+    axes.set_xlim(0, 130)
     axes.set_xticks(range(0, 101, 20), [f"{x}%" for x in range(0, 101, 20)])
     axes.set_ylim(y - GAP - 0.4, -0.6)
     style.describe(axes, title="Where the KV slots are", x="Share of all KV slots", y="")

@@ -57,4 +57,4 @@ def test_measured_terms_stand_below() -> None:
 
 
 def test_without_traced_cells_it_says_so() -> None:
-    assert "none yet" in drawing("bridge", shipped=CELLS[1:]).caption
+    assert "step is traced at this point: none yet" in drawing("bridge", shipped=CELLS[1:]).caption

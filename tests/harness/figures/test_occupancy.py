@@ -33,7 +33,7 @@ def test_shares_are_of_all_slots() -> None:
         "cold_live": 5.0,
         "cold_free": 55.0,
     }
-    assert group.label == "multi_prefix 2K/4K/8K/16K\none H200, f_p = 0.2, full KV tokens"
+    assert group.label == "multi_prefix 2K/4K/8K/16K\none H200, f_p = 0.2, KV budget full"
 
 
 def test_in_flight_stands_before_after() -> None:
@@ -71,6 +71,15 @@ def test_bars_are_stacked_to_all_slots() -> None:
     assert ends(bars(axes)) == pytest.approx([10.0, 40.0, 45.0, 100.0])
     assert {"10%", "30%", "55%", "after"} <= set(texts(axes))
     assert "1,000 slots" in shown.caption
+
+
+def test_slabs_too_narrow_for_a_number_are_told_beside_the_bar() -> None:
+    """One prefix of 16K is 2% of an H200's slots, and the number that matters most."""
+    few = {"pools": pools(1, 400, 21, 50, 550)}
+    (axes,) = drawing("occupancy", [cell(state=few)]).figure.axes
+    (beside,) = [text for text in axes.texts if "slabs" in text.get_text()]
+    assert beside.get_text() == "after: 2.1% in slabs"
+    assert beside.get_window_extent().x1 <= axes.get_window_extent().x1
 
 
 def test_without_pools_there_is_nothing_to_draw() -> None:
