@@ -68,6 +68,9 @@ def table(number: int, config: str) -> Comparison:
         notes=(
             "Summed over a trace window that the paper does not give; windows differ, so compare "
             "the times for one step. Averaged over ranks.",
+            "A kernel that reads prefix and suffix in one launch, as the stock decode kernels and "
+            "GraniKV's fused one do, counts as prefix attention; decode attention reads the suffix "
+            "alone or merges. Kernel time is not the step: the time the GPU is idle is γ of Table 22.",
             "A profiler slows what it watches: these cells are in no table of throughput.",
         ),
     )

@@ -75,7 +75,8 @@ TABLE = Quantities(
     notes=(
         "Times come from runs without counters.",
         "Byte model: B · L_p · 2 · H_kv · d · 2 bytes where each row reads for itself, L_p · 2 · "
-        "H_kv · d · 2 where the prefix is read once; FLOP: 4 · B · H_q · d · L_p.",
+        "H_kv · d · 2 where the prefix is read once; FLOP: 4 · B · H_q · d · L_p. Below zero, DRAM "
+        "gave fewer bytes than the model says are read: caches served the rest.",
     ),
 )
 

@@ -67,3 +67,14 @@ def test_a_table_of_quantities_says_it_too() -> None:
     """Table 23's counters are of one run: they have no interval."""
     (said,) = notes(23, [kernel("HOT", "shared", counted=True)])
     assert "one run each" in said
+
+
+def test_what_caches_serve_is_not_read_as_memory_bandwidth() -> None:
+    """On a GPU whose L2 holds the prefix, the model's GB/s is beyond what its memory can give."""
+    builders = registry.builders()
+    kernels, counters, traced = (
+        " ".join(builders[n](Sources.of((), ())).notes) for n in (5, 23, 13)
+    )
+    assert "exceed the memory's bandwidth: caches" in kernels
+    assert "Below zero, DRAM gave fewer bytes" in counters
+    assert "prefix and suffix in one launch" in traced
