@@ -70,7 +70,7 @@ def table(number: int, config: str) -> Comparison:
             "the times for one step. Averaged over ranks.",
             "A kernel that reads prefix and suffix in one launch, as the stock decode kernels and "
             "GraniKV's fused one do, counts as prefix attention; decode attention reads the suffix "
-            "alone or merges. Kernel time is not the step: the time the GPU is idle is γ of Table 22.",
+            "alone or merges. Kernel time is not the step: the GPU's idle time is γ of Table 22.",
             "A profiler slows what it watches: these cells are in no table of throughput.",
         ),
     )

@@ -58,8 +58,8 @@ TABLE = Comparison(
         "The paper's two rows change layout and sharing together; the other two separate them.",
         "GB/s is what the byte model says is read, over the wall time. Of the paper's, 1,170 and "
         "71 should be 1,229 and 74.7 by its own byte model. Where each row reads it can exceed the "
-        "memory's bandwidth: caches serve rows that read the same prefix. Table 23 counts what DRAM "
-        "gave.",
+        "memory's bandwidth: caches serve rows that read the same prefix. Table 23 counts what "
+        "DRAM gave.",
     ),
 )
 
