@@ -29,6 +29,8 @@ Int64 = NDArray[np.int64]
 
 NO_SLAB = -1
 """The base of a segment that lies on ordinary pages, where bases are numbers."""
+OPEN_END = 2**31 - 1
+"""The stop of a paged range that reaches to the end of the sequence, where stops are numbers."""
 
 _REMEMBERED = 8
 """Nodes whose layout is kept, as a multiple of the batch: more would keep evicted nodes alive."""
@@ -120,10 +122,31 @@ class SegmentTable(NamedTuple):
         return SegmentTable(base, p0, length, rows, self.readers[keep.repeat(self.rows)])
 
 
+class RangeTable(NamedTuple):
+    """The paged ranges of some layouts as int64 arrays.
+
+    sizes   [layouts] how many each has
+    bounds  [sum of sizes, 2] start and stop, one layout after another; the stop is OPEN_END at the
+            end of the sequence
+    """
+
+    sizes: Int64
+    bounds: Int64
+
+    @classmethod
+    def of(cls, layouts: Sequence[tuple[PagedRange, ...]]) -> RangeTable:
+        """That of the layouts."""
+        bounds = chain.from_iterable(chain.from_iterable(layouts))
+        numbers = [OPEN_END if bound is None else bound for bound in bounds]
+        sizes = np.fromiter(map(len, layouts), np.int64, len(layouts))
+        return cls(sizes, np.array(numbers, dtype=np.int64).reshape(-1, 2))
+
+
 class RowLayouts(NamedTuple):
     """The different paged ranges of a step, in the order of their first row, and whose they are."""
 
     ranges: Sequence[tuple[PagedRange, ...]]
+    table: RangeTable
     of_row: Sequence[int] | OfRow
 
     @classmethod
@@ -132,7 +155,8 @@ class RowLayouts(NamedTuple):
         numbers: dict[int, int] = {}
         of_row = [numbers.setdefault(id(ranges), len(numbers)) for ranges in paged]
         first = dict(zip(reversed(of_row), reversed(paged), strict=True))
-        return cls([first[number] for number in range(len(numbers))], of_row)
+        ranges = [first[number] for number in range(len(numbers))]
+        return cls(ranges, RangeTable.of(ranges), of_row)
 
 
 class DecodePlan:
@@ -315,6 +339,8 @@ class Planner:
         self._shared_by: set[Layout] = set()
         self._slabs: Int64 = np.zeros((3, 0), dtype=np.int64)
         self._reads = np.zeros((0, 0), dtype=np.bool_)
+        self._ranges: list[tuple[PagedRange, ...]] = []
+        self._range_table = RangeTable.of([])
 
     def plan(self, nodes: Sequence[PrefixNode | None]) -> DecodePlan:
         """The plan for rows whose cached prefix ends at ``nodes`` (None: no cached prefix)."""
@@ -356,7 +382,7 @@ class Planner:
         return self._of_rows()
 
     def _arrange(self, classes: list[Layout]) -> None:
-        """Which of these layouts, all different, read which segments."""
+        """What these layouts, all different, read: which segments, and which paged ranges."""
         if self._shared_by != set(classes):
             self._shared, self._shared_by = _shared_ranges(classes), set(classes)
             numbers = chain.from_iterable([slab for slab, _ in self._shared])
@@ -366,6 +392,8 @@ class Planner:
         segment = [place for place, (_, layouts) in enumerate(self._shared) for _ in layouts]
         self._reads = np.zeros((len(classes), len(self._shared)), dtype=np.bool_)
         self._reads[readers, segment] = True
+        self._ranges = [layout.paged for layout in classes]
+        self._range_table = RangeTable.of(self._ranges)
 
     def _of_rows(self) -> DecodePlan:
         """The plan for the rows as they are."""
@@ -374,9 +402,9 @@ class Planner:
         row, segment = np.divmod(reads.ravel().nonzero()[0], base.size)
         readers = row[segment.astype(np.uint16).argsort(kind="stable")]
         count = np.bincount(segment, minlength=base.size)
-        ranges = [layout.paged for layout in self._classes]
         return DecodePlan.of_arrays(
-            SegmentTable(base, p0, length, count, readers), RowLayouts(ranges, self._of_row)
+            SegmentTable(base, p0, length, count, readers),
+            RowLayouts(self._ranges, self._range_table, self._of_row),
         )
 
     def _layout_at(self, node: PrefixNode | None) -> Layout:

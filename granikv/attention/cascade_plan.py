@@ -16,8 +16,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from granikv.attention.kernels.worklist import OPEN_END, WorkListOverflow
-from granikv.plan import DecodePlan, PagedRange, RowLayouts, Segment
+from granikv.attention.kernels.worklist import WorkListOverflow
+from granikv.plan import OPEN_END, DecodePlan, PagedRange, RowLayouts, Segment
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -67,7 +67,8 @@ class Arrays(NamedTuple, Generic[Buffer]):
     covered      [rows] tokens of the row that segments cover
     layout       [rows] which layout of `gap_ptr` the row has
     gap_ptr      [rows + 2] ranges of each layout in `gaps`
-    gaps         [gaps + 1, 2] token positions start, stop; OPEN_END for the sequence's end
+    gaps         [gaps + 1, 2] token positions start, stop; `granikv.plan.OPEN_END` for the
+                 sequence's end
     own_ptr      [rows + 1] zeros: no part is a row's without being listed
     part_ptr     [rows + 1] entries of each row in `parts`
     parts        [rows + segment_rows] parts of each row: i is the suffix of row i, rows + j the
@@ -204,7 +205,7 @@ def fill_segments(
     _fits("segments", segments, capacity.segments)
     _fits("segment readers", gathered, capacity.segment_rows)
     _fits("pages of segments", int(pages.sum()), capacity.pages)
-    _fits("paged ranges", sum(map(len, layouts.ranges)), capacity.gaps)
+    _fits("paged ranges", len(layouts.table.bounds), capacity.gaps)
 
     _write_ptr(arrays.query_ptr, reads.rows)
     _write_ptr(arrays.page_ptr, pages)
@@ -249,10 +250,6 @@ def _fits(what: str, needed: int, room: int) -> None:
         )
 
 
-def _array(values: list[int]) -> Int64:
-    return np.array(values, dtype=np.int64)
-
-
 def _write_ptr(ptr: Int32, sizes: NDArray[Any]) -> None:
     """Where each of some ranges begins that lie one after another; those that lack are empty."""
     ptr[0] = 0
@@ -261,12 +258,10 @@ def _write_ptr(ptr: Int32, sizes: NDArray[Any]) -> None:
 
 
 def _write_ranges(rows: int, layouts: RowLayouts, arrays: Arrays[Int32]) -> None:
-    # Rows beyond the batch share one layout more, a whole sequence.
-    listed = [*layouts.ranges, (PagedRange(0, None),)]
+    sizes, bounds = layouts.table
     arrays.layout[:rows] = layouts.of_row
-    arrays.layout[rows:] = len(layouts.ranges)
-    flat = [
-        (start, OPEN_END if stop is None else stop) for ranges in listed for start, stop in ranges
-    ]
-    _write_ptr(arrays.gap_ptr, _array([len(ranges) for ranges in listed]))
-    arrays.gaps[: len(flat)] = flat
+    arrays.gaps[: len(bounds)] = bounds
+    # Rows beyond the batch share one layout more, a whole sequence.
+    arrays.layout[rows:] = sizes.size
+    _write_ptr(arrays.gap_ptr, np.append(sizes, 1))
+    arrays.gaps[len(bounds)] = 0, OPEN_END

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from granikv.attention import cascade_plan
 from granikv.attention.cascade_plan import Capacity
-from granikv.attention.kernels.worklist import OPEN_END, WorkListOverflow
-from granikv.plan import NO_SLAB, DecodePlan, PagedRange, Segment
+from granikv.attention.kernels.worklist import WorkListOverflow
+from granikv.plan import NO_SLAB, OPEN_END, DecodePlan, PagedRange, Segment
 
 Steps = tuple[DecodePlan, list[int], int]
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from granikv.attention.kernels.worklist import (
-    OPEN_END,
     Arrays,
     Capacity,
     Counts,
@@ -22,7 +21,7 @@ from granikv.attention.kernels.worklist import (
     split,
     used_length,
 )
-from granikv.plan import DecodePlan, PagedRange, Segment
+from granikv.plan import OPEN_END, DecodePlan, PagedRange, Segment
 
 
 def _built(

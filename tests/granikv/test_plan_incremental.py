@@ -163,6 +163,6 @@ def test_what_the_planner_says_of_layouts_is_so(acts: list[tuple[object, ...]]) 
         if name != "step":
             getattr(life, str(name))(*arguments)
     plan = Planner(life.tree.index).plan(life.rows)
-    ranges, of_row = plan.layouts
+    ranges, of_row = plan.layouts.ranges, plan.layouts.of_row
     assert [ranges[number] for number in of_row] == list(plan.paged)
     assert list(dict.fromkeys(of_row)) == list(range(len(ranges)))

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from granikv.attention.kernels import worklist
-from granikv.attention.kernels.worklist import OPEN_END, Arrays, Capacity, Int32, Tiling
-from granikv.plan import DecodePlan, PagedRange, Segment
+from granikv.attention.kernels.worklist import Arrays, Capacity, Int32, Tiling
+from granikv.plan import OPEN_END, DecodePlan, PagedRange, Segment
 from tests.granikv.test_kernels_worklist import _TILINGS, _plans
 
 

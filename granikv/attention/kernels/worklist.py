@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import heapq
 from functools import lru_cache
-from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from granikv.plan import NO_SLAB, DecodePlan, PagedRange, RowLayouts, SegmentTable
+from granikv.plan import NO_SLAB, OPEN_END, DecodePlan, RowLayouts, SegmentTable
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -34,8 +33,6 @@ Int64 = NDArray[np.int64]
 Buffer = TypeVar("Buffer", bound=Any)
 
 ITEM_FIELDS = 8
-OPEN_END = 2**31 - 1
-"""The stop of a paged range that reaches to the end of the sequence."""
 
 _ITEM_TOKENS = 192
 """What taking up an item costs beside its tokens, in tokens (queries, first tiles, results)."""
@@ -108,7 +105,8 @@ class Arrays(NamedTuple, Generic[Buffer]):
     layout       [rows] which layout of `gap_ptr` the row has
     covered      [rows] tokens of the row that segments hold
     gap_ptr      [rows + 2] ranges of each layout in `gaps`
-    gaps         [gaps + 1, 2] token positions start, stop; OPEN_END for the sequence's end
+    gaps         [gaps + 1, 2] token positions start, stop; `granikv.plan.OPEN_END` for the
+                 sequence's end
     rows         [segment_rows] readers of each segment, one after another
     parts        [parts] indices of the prefix parts of each row
     items        [items, 8]: first slot; tokens; KV head; first folded row; folded rows of the
@@ -192,7 +190,7 @@ def fill(plan: DecodePlan, tiling: Tiling, capacity: Capacity, arrays: Arrays[In
     _fits("prefix items", counts.items, capacity.items)
     _fits("prefix parts", counts.parts, capacity.parts)
     layouts = plan.layouts
-    _fits("paged ranges", sum(map(len, layouts.ranges)), capacity.gaps)
+    _fits("paged ranges", len(layouts.table.bounds), capacity.gaps)
 
     _write_ranges(plan.rows, layouts, arrays)
     _write_items(reads, tiling, cut, arrays)
@@ -373,7 +371,7 @@ def _write_items(reads: SegmentTable, tiling: Tiling, cut: _Cut, arrays: Arrays[
     base, length, rows, start, part = of_segment.take(cut.segment, axis=1)
     items = arrays.items[: len(cut.items)]
     items[:] = cut.items
-    items[:, 0] += base
+    items[:, 0] = cut.items[:, 0] + base
     items[:, 1] = np.minimum(cut.items[:, 1], length) - cut.items[:, 0]
     items[:, 4] = rows * tiling.group
     items[:, 5] = start
@@ -405,12 +403,12 @@ def _write_parts(reads: SegmentTable, tiling: Tiling, cut: _Cut, arrays: Arrays[
 
 
 def _write_ranges(rows: int, layouts: RowLayouts, arrays: Arrays[Int32]) -> None:
-    # Rows beyond the batch share one layout more, a whole sequence.
-    listed = [*layouts.ranges, (PagedRange(0, None),)]
+    sizes, bounds = layouts.table
     arrays.layout[:rows] = layouts.of_row
-    arrays.layout[rows:] = len(layouts.ranges)
-    bounds = chain.from_iterable(chain.from_iterable(listed))
-    flat = np.array([OPEN_END if bound is None else bound for bound in bounds]).reshape(-1, 2)
     arrays.gap_ptr[0] = 0
-    arrays.gap_ptr[1 : len(listed) + 1] = np.array([len(ranges) for ranges in listed]).cumsum()
-    arrays.gaps[: len(flat)] = flat
+    arrays.gap_ptr[1 : sizes.size + 1] = sizes.cumsum()
+    arrays.gaps[: len(bounds)] = bounds
+    # Rows beyond the batch share one layout more, a whole sequence.
+    arrays.layout[rows:] = sizes.size
+    arrays.gap_ptr[sizes.size + 1] = len(bounds) + 1
+    arrays.gaps[len(bounds)] = 0, OPEN_END
