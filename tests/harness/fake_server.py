@@ -48,7 +48,7 @@ class Fake:
     options: argparse.Namespace
     fixed_faults: dict[str, Any] | None = None
     prompts: list[list[int]] = field(default_factory=list)
-    served: int = 0
+    served: Counter[Any] = field(default_factory=Counter)
     refused: dict[Any, int] = field(default_factory=dict)
     counters: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
@@ -162,8 +162,9 @@ async def _generate(fake: Fake, request: web.Request) -> web.StreamResponse:
     faults, prompt = fake.faults, body["input_ids"]
     asked = body["sampling_params"]["max_new_tokens"]
     measured = asked > faults.get("ignore_up_to", 4)
-    index = fake.served
-    fake.served += measured
+    # Counted from when the faults were set, whatever was served to the tests before.
+    index = fake.served[faults.get("nonce")]
+    fake.served[faults.get("nonce")] += measured
     if measured and "count" in faults:
         with Path(faults["count"]).open("a") as count:
             count.write("1\n")
