@@ -376,7 +376,7 @@ class Planner:
         classes = list(numbers)
         if classes != self._classes:
             self._arrange(classes)
-        elif np.array_equal(of_row, self._of_row):
+        elif of_row.tobytes() == self._of_row.tobytes():
             return self._plan  # a plan follows from its rows' layouts alone
         self._classes, self._of_row = classes, of_row
         return self._of_rows()
@@ -426,17 +426,16 @@ class Planner:
 
         The lengths need no look: a split, which alone changes them, makes the path longer.
         """
-        path: list[PrefixNode] = []
+        bases: list[int | None] = []
         above = node
         while above is not None:
-            path.append(above)
+            bases.append(above.hot_base)
             above = above.parent
-        bases = [step.hot_base for step in path]
         known = self._paths.get(node)
         if known is not None and known[0] == bases:
             return known[1]
         # One object for equal slabs, so that what a change of the index left alone stays.
-        slabs = _slabs_along(reversed(path))
+        slabs = _slabs_along(path_of(node)) if node is not None else ()
         layout = self._by_slabs.get(slabs)
         if layout is None:
             layout = self._by_slabs[slabs] = Layout(slabs)

@@ -183,8 +183,8 @@ def fill(plan: DecodePlan, tiling: Tiling, capacity: Capacity, arrays: Arrays[In
     _require_slabs(reads)
     _fits("rows", plan.rows, capacity.rows)
     _fits("segment readers", reads.readers.size, capacity.segment_rows)
-    tiles = -(-reads.rows * tiling.group // tiling.block_m)
-    blocks = -(-reads.length // tiling.block_n)
+    tiles = (reads.rows * tiling.group + (tiling.block_m - 1)) // tiling.block_m
+    blocks = (reads.length + (tiling.block_n - 1)) // tiling.block_n
     cut = _cut(tuple(tiles.tolist()), tuple(blocks.tolist()), tiling)
     counts = Counts(len(cut.items), int(reads.rows @ cut.pieces))
     _fits("prefix items", counts.items, capacity.items)
@@ -193,8 +193,9 @@ def fill(plan: DecodePlan, tiling: Tiling, capacity: Capacity, arrays: Arrays[In
     _fits("paged ranges", len(layouts.table.bounds), capacity.gaps)
 
     _write_ranges(plan.rows, layouts, arrays)
-    _write_items(reads, tiling, cut, arrays)
-    _write_parts(reads, tiling, cut, arrays)
+    first = _starts(reads.rows)
+    _write_items(reads, first, tiling, cut, arrays)
+    _write_parts(reads, first, tiling, cut, arrays)
     return counts
 
 
@@ -362,12 +363,14 @@ def _line_cuts(height: Int64, line: Int64, programs: int, item: int) -> Int64:
     return cuts
 
 
-def _write_items(reads: SegmentTable, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]) -> None:
+def _write_items(
+    reads: SegmentTable, first: Int64, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]
+) -> None:
     """The items with slots, lengths, readers and parts."""
     arrays.program_ptr[: cut.program_ptr.size] = cut.program_ptr
     arrays.rows[: reads.readers.size] = reads.readers
     first_part = tiling.first_part + _starts(reads.rows * cut.pieces)
-    of_segment = np.array((reads.base, reads.length, reads.rows, _starts(reads.rows), first_part))
+    of_segment = np.array((reads.base, reads.length, reads.rows, first, first_part))
     base, length, rows, start, part = of_segment.take(cut.segment, axis=1)
     items = arrays.items[: len(cut.items)]
     items[:] = cut.items
@@ -384,14 +387,16 @@ def _starts(sizes: Int64) -> Int64:
     return starts
 
 
-def _write_parts(reads: SegmentTable, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]) -> None:
+def _write_parts(
+    reads: SegmentTable, first: Int64, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]
+) -> None:
     """For each row the parts it has, and how many tokens its segments hold.
 
     The parts of a segment lie side by side, pieces x rows of them, in the order of its readers.
     """
     of_piece = np.arange(cut.pieces.size).repeat(cut.pieces)
     size = reads.rows[of_piece]
-    reader = (_starts(reads.rows)[of_piece] - _starts(size)).repeat(size)
+    reader = (first[of_piece] - _starts(size)).repeat(size)
     reader += np.arange(reader.size)
     row = reads.readers[reader]
     order = row.astype(np.uint16).argsort(kind="stable")
