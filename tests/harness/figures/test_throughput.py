@@ -56,6 +56,14 @@ def test_cpu_cells_are_not_drawn() -> None:
     assert lines_of(cpu_cell("granikv", 9.0)) == lines_of()
 
 
+def test_a_fast_gpu_does_not_squash_the_papers_lines_of_other_models() -> None:
+    with style.styled():
+        figure = throughput.draw([gpu_cell("granikv", 50_000.0)], []).figure
+    llama, *others = figure.axes
+    assert llama.get_ylim()[1] > 50_000
+    assert all(4_800 < axes.get_ylim()[1] < 6_500 for axes in others)
+
+
 def test_axes_have_units_and_start_at_zero() -> None:
     with style.styled():
         figure = throughput.draw([], []).figure
@@ -76,3 +84,19 @@ def test_the_caption_says_what_is_measured(measured: bool) -> None:
 def test_a_single_run_is_said_to_have_no_interval() -> None:
     with style.styled():
         assert "one run" in throughput.draw([gpu_cell("granikv", 1.0)], []).caption
+
+
+def test_a_single_run_has_no_caps() -> None:
+    """Two caps on one another would look like an exact number."""
+    single = gpu_cell("sglang_default", 900.0)
+    three = [gpu_cell("granikv", v, repetition=i) for i, v in enumerate((2900.0, 3000.0, 3100.0))]
+    with style.styled():
+        figure = throughput.draw([single, *three], []).figure
+    drawn = {}
+    for container in figure.axes[0].containers:
+        assert isinstance(container, ErrorbarContainer)
+        (bars,) = container.lines[2]
+        lengths = [np.ptp(np.asarray(s)[:, 1]) for s in bars.get_segments() if len(s)]
+        drawn[str(container.get_label())] = lengths
+    assert drawn["GraniKV, here (one H200)"] == pytest.approx([200.0])
+    assert drawn["SGLang default, here (one H200)"] == []
