@@ -366,7 +366,10 @@ def _line_cuts(height: Int64, line: Int64, programs: int, item: int) -> Int64:
 def _write_items(
     reads: SegmentTable, first: Int64, tiling: Tiling, cut: _Cut, arrays: Arrays[Int32]
 ) -> None:
-    """The items with slots, lengths, readers and parts."""
+    """The items with slots, lengths, readers and parts.
+
+    first  [segments] where the readers of each begin
+    """
     arrays.program_ptr[: cut.program_ptr.size] = cut.program_ptr
     arrays.rows[: reads.readers.size] = reads.readers
     first_part = tiling.first_part + _starts(reads.rows * cut.pieces)
@@ -393,6 +396,8 @@ def _write_parts(
     """For each row the parts it has, and how many tokens its segments hold.
 
     The parts of a segment lie side by side, pieces x rows of them, in the order of its readers.
+
+    first  [segments] where the readers of each begin
     """
     of_piece = np.arange(cut.pieces.size).repeat(cut.pieces)
     size = reads.rows[of_piece]
