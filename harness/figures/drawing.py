@@ -1,10 +1,16 @@
-"""What a figure module returns."""
+"""What a figure module returns, and what several of them draw."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from harness.analysis.statistics import Estimate
 
 
 class NothingToDraw(Exception):  # noqa: N818 - it is an answer, not an error
@@ -17,3 +23,15 @@ class Drawing:
 
     figure: Figure
     caption: str
+
+
+def whiskers(estimates: Sequence[Estimate]) -> NDArray[np.float64]:
+    """Lengths of intervals below and above, (2, estimates); NaN, which is not drawn, of one run.
+
+    Two caps on one another would say of a single run, or of a printed number, that it is exact.
+    """
+    lengths = [
+        (math.nan, math.nan) if e.runs < 2 else (e.value - e.low, e.high - e.value)
+        for e in estimates
+    ]
+    return np.transpose(np.array(lengths, dtype=np.float64))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from harness.analysis.cells import CellLike
 from harness.analysis.statistics import Estimate
 from harness.figures import style
-from harness.figures.drawing import Drawing
+from harness.figures.drawing import Drawing, whiskers
 from harness.tables.budgets import BUDGETS
 from harness.tables.entries import Measured, Printed
 from harness.tables.metrics import OUTPUT, TPOT_P50
@@ -54,7 +54,7 @@ def sweeps(metric: Metric, sources: Sources) -> list[Sweep]:
     for source in sources.measured(""):
         if not source.functional:
             for budget, label in BUDGETS.items():
-                found.append(_sweep(source, f"{source.heading}, {label} KV tokens", budget, metric))
+                found.append(_sweep(source, f"{source.heading}, KV budget {label}", budget, metric))
     return [one for one in found if one.points]
 
 
@@ -64,7 +64,7 @@ def _draw_sweep(axes: Axes, one: Sweep, colour: str, marker: str) -> None:
     axes.errorbar(
         x,
         [e.value for e in estimates],
-        yerr=[[e.value - e.low for e in estimates], [e.high - e.value for e in estimates]],
+        yerr=whiskers(estimates),
         color=colour,
         marker=marker,
         markerfacecolor="white" if estimates[0].runs == 0 else colour,
@@ -103,7 +103,7 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
 
 
 def _caption(measured: bool) -> str:
-    filled = "Filled: this project's GPU cells with 95% intervals."
+    filled = "Filled: this project's GPU cells with 95% intervals over runs; no interval: one run."
     return (
         "Throughput and TPOT over f_p at B = 256, L_p = 8K, synthetic burst (Table 24). In the "
         "paper the HOT pool at f_p = 0.05 is smaller than the prefix, and the gain over cascade "

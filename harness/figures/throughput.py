@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
@@ -14,7 +12,7 @@ from harness import paper
 from harness.analysis.cells import SYSTEMS, CellLike
 from harness.analysis.statistics import Estimate
 from harness.figures import style
-from harness.figures.drawing import Drawing
+from harness.figures.drawing import Drawing, whiskers
 from harness.tables.comparison import length_label
 from harness.tables.entries import Measured
 from harness.tables.metrics import BASELINES, OUTPUT
@@ -81,7 +79,7 @@ def _plot(axes: Axes, line: Series, label: str) -> None:
     axes.errorbar(
         line.lengths,
         values,
-        yerr=np.transpose([_spread(estimate) for estimate in line.estimates]),
+        yerr=whiskers(line.estimates),
         color=colour,
         marker=style.SYSTEM_MARKERS[line.system],
         markerfacecolor="white" if of_paper else colour,
@@ -90,13 +88,6 @@ def _plot(axes: Axes, line: Series, label: str) -> None:
         capsize=0 if of_paper else 2.5,
         label=label,
     )
-
-
-def _spread(estimate: Estimate) -> tuple[float, float]:
-    """Below and above; nothing is drawn of one run, whose caps would say that it is exact."""
-    if estimate.runs < 2:
-        return math.nan, math.nan
-    return estimate.value - estimate.low, estimate.high - estimate.value
 
 
 def _scales(axes: Axes) -> None:

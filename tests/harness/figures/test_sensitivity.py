@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from matplotlib.container import ErrorbarContainer
 
 from harness.figures import sensitivity
 from harness.tables.metrics import OUTPUT, TPOT_P50
@@ -33,7 +34,7 @@ def test_the_papers_sweep() -> None:
 
 def test_measured_points_at_their_budget() -> None:
     _, one = sensitivity.sweeps(TPOT_P50, Sources.of([], CELLS))
-    assert one.label == "shipped (one H200), 148,400 KV tokens"
+    assert one.label == "shipped (one H200), KV budget 148,400"
     assert list(one.points) == [0.05, 0.4]
     assert one.points[0.4].value == pytest.approx(1000 * 256 / throughput("granikv", 8192))
     assert one.cascade is not None
@@ -49,3 +50,12 @@ def test_both_axes_start_at_zero_and_cascade_is_a_line() -> None:
     assert len(labels) == 4
     assert "f_p" in shown.caption
     assert "No GPU cell yet" in drawing("sensitivity").caption
+
+
+def test_a_single_run_has_no_interval() -> None:
+    shown = drawing("sensitivity", shipped=CELLS)
+    for container in shown.figure.axes[0].containers:
+        assert isinstance(container, ErrorbarContainer)
+        (bars,) = container.lines[2]
+        assert [len(segment) for segment in bars.get_segments()].count(2) == 0
+    assert "no interval: one run" in shown.caption
