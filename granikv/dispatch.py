@@ -220,7 +220,7 @@ class CostRule(DispatchRule):
             self._plan = plan
             table = plan.table
             self._sizes = tuple(zip(table.length.tolist(), table.rows.tolist(), strict=True))
-            self._covered = plan.covered
+            self._covered = sum([length * rows for length, rows in self._sizes])
         bucket = _bucket(tokens - self._covered)
         self._low, self._high = (self._covered + bound for bound in _bounds(bucket))
         key = (plan.rows, bucket, self._sizes)

@@ -231,7 +231,7 @@ class DecodePlan:
     @property
     def shared_tokens(self) -> int:
         """Tokens that are read once instead of once a row."""
-        return int(self.table.length.sum())
+        return sum(self.table.length.tolist())
 
     @property
     def covered(self) -> int:
