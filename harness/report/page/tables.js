@@ -62,6 +62,26 @@ for (const table of document.querySelectorAll("table[data-sortable]")) {
   const first = table.querySelector(".v");
   if (first) first.tabIndex = 0;
 }
+// A wide table's labels stay in sight while its numbers scroll, where they leave room for them.
+function pin(table) {
+  const titles = table.tHead.rows[table.tHead.rows.length - 1].cells;
+  const first = table.tBodies[0].rows[0];
+  const labels = first ? [...first.cells].filter((cell) => cell.classList.contains("label")).length : 0;
+  const lefts = [];
+  let width = 0;
+  for (let index = 0; index < labels; index += 1) {
+    lefts.push(width);
+    width += titles[index].getBoundingClientRect().width;
+  }
+  table.style.setProperty("--pinned", `${width}px`);
+  table.classList.toggle("pinned", width < 0.45 * table.parentElement.clientWidth);
+  for (const row of [...table.tHead.rows, ...table.tBodies[0].rows]) {
+    for (let index = 0; index < labels && row.cells[index].colSpan === 1; index += 1) row.cells[index].style.left = `${lefts[index]}px`;
+  }
+}
+const pinAll = () => document.querySelectorAll("table[data-table]").forEach(pin);
+pinAll();
+addEventListener("resize", pinAll);
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button) return;

@@ -403,6 +403,49 @@ def test_the_roofline_explorer_agrees_with_the_analysis(page: Page) -> None:
     assert page.run("document.querySelectorAll('#r-chart circle').length") == 2
 
 
+def label_after_scrolling(page: Page, width: int) -> tuple[float, float, float]:
+    """Left edges of Table 9's box, of its first system and of that column's heading."""
+    page.resize(width)
+    left = page.run(
+        "(() => { const box = document.querySelector('#table09 .scroll');"
+        " box.scrollLeft = box.scrollWidth; const x = (e) => e.getBoundingClientRect().left;"
+        " const rows = box.querySelectorAll('tr');"
+        " return [x(box), x(rows[2].cells[2]), x(rows[1].cells[2])]; })()"
+    )
+    page.resize(1200)
+    box, label, title = left
+    return box, label, title
+
+
+def test_labels_stay_in_sight_while_numbers_scroll(page: Page) -> None:
+    box, label, title = label_after_scrolling(page, 1000)
+    assert box < label < box + 300
+    assert title == label
+
+
+def test_the_source_of_the_numbers_stays_in_sight_too(page: Page) -> None:
+    """Else a measured number scrolls to where the paper's heading was."""
+    page.resize(1000)
+    edges = page.run(
+        "(() => { const box = document.querySelector('#table09 .scroll'); box.scrollLeft = 500;"
+        " const [labels, , shipped] = box.querySelector('tr').cells;"
+        " const span = shipped.querySelector('span').getBoundingClientRect();"
+        " const seen = shipped.getBoundingClientRect(), corner = labels.getBoundingClientRect();"
+        " box.scrollIntoView({ behavior: 'instant', block: 'center' });"
+        " const at = labels.getBoundingClientRect();"
+        " const over = document.elementFromPoint(at.right - 3, at.top + at.height / 2);"
+        " return [span.left, Math.max(seen.left, corner.right), over === labels]; })()"
+    )
+    page.resize(1200)
+    assert edges[0] >= edges[1]
+    assert edges[2], "the paper's heading lies over the labels'"
+
+
+def test_on_a_phone_labels_scroll_away_to_leave_room_for_numbers(page: Page) -> None:
+    box, label, _ = label_after_scrolling(page, 360)
+    assert label < box
+
+
 def test_no_label_of_the_roofline_leaves_the_chart(page: Page) -> None:
     """Of the profile that has measured kernels; each says its storage and who reads."""
     page.fill("r-profile", "h200")
