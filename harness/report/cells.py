@@ -71,7 +71,8 @@ def _hardware(cell: CellLike) -> str:
     title = standing(cell).title
     if gpus:
         first = gpus[0]
-        count = f"{len(gpus)} × " if len(gpus) > 1 else ""
+        used = int(standing(cell).model.rpartition("=")[2])
+        count = f"{used} of {len(gpus)} × " if len(gpus) > 1 else ""
         return f"{title} ({count}{first.get('name')}, driver {first.get('driver')})"
     processor = environment.get("cpu") or {}
     if standing(cell).functional and processor.get("name"):
