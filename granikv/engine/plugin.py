@@ -96,9 +96,12 @@ def _prepare(original: Callable[[list[str]], Any], argv: list[str]) -> Any:
         end_process(str(error))
     except Exception as error:
         end_process(f"the engine refused its arguments: {_one_line(error)}")
-    refusal = refusals.refusal_of_engine(server_args)
-    if refusal is not None:
-        end_process(refusal)
+    for refusal in (
+        refusals.refusal_of_engine(server_args),
+        refusals.refusal_of_admission(config.admission, server_args),
+    ):
+        if refusal is not None:
+            end_process(refusal)
     try:
         preflight.check_port(server_args.host, server_args.port)
         adapters.check_rule(config, str(server_args.device))

@@ -63,7 +63,6 @@ ENGINE_REFUSALS = (
     Refusal(_set("rl_on_policy_target"), "on-policy RL; leave --rl-on-policy-target out"),
     Refusal(_other_eviction, "--radix-eviction-policy; use --granikv-eviction"),
     Refusal(_above_one("dp_size"), "data parallelism in one server; start one server a GPU"),
-    Refusal(_above_one("tokenizer_worker_num"), "several tokenizer workers; leave the flag out"),
     Refusal(_above_one("pp_size"), "pipeline parallelism; use --tp-size"),
     Refusal(_above_one("dcp_size"), "decode context parallelism; use --tp-size"),
     Refusal(_other_kv_type, f"this KV cache type; --kv-cache-dtype may be {', '.join(KV_TYPES)}"),
@@ -139,6 +138,19 @@ def refusal_of_pool(pool: Any) -> str | None:
 def refusal_of_engine(server_args: Any) -> str | None:
     """Why these engine arguments cannot be served, or None."""
     return _first(ENGINE_REFUSALS, server_args)
+
+
+def refusal_of_admission(admission: str, server_args: Any) -> str | None:
+    """Why prefixes cannot be admitted so by this engine, or None.
+
+    Declaring one needs the admin key, which SGLang checks in front of one tokenizer worker only.
+    """
+    if admission == "pinned" and _above_one("tokenizer_worker_num")(server_args):
+        return (
+            "GraniKV does not support --granikv-admission pinned with several tokenizer workers; "
+            "leave --tokenizer-worker-num out"
+        )
+    return None
 
 
 def refusal_of_model(model_config: Any) -> str | None:

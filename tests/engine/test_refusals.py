@@ -32,7 +32,6 @@ def engine(**flags: Any) -> str | None:
         ({"enable_deterministic_inference": True}, "deterministic"),
         ({"radix_eviction_policy": "lfu"}, "--granikv-eviction"),
         ({"dp_size": 2}, "data parallelism"),
-        ({"tokenizer_worker_num": 2}, "tokenizer workers"),
         ({"pp_size": 2}, "pipeline parallelism"),
         ({"kv_cache_dtype": "fp8_e5m2"}, "KV cache type"),
         ({"device": "cuda"}, "float32 on a GPU"),
@@ -50,6 +49,15 @@ def test_what_is_served_is_not_refused() -> None:
     assert engine(kv_cache_dtype="auto", radix_eviction_policy="lru", dp_size=1) is None
     assert engine(device="cuda", dtype="bfloat16") is None
     assert engine(device="cuda", attention_backend="triton") is None
+
+
+def test_prefixes_are_declared_to_one_tokenizer_worker() -> None:
+    several = SimpleNamespace(tokenizer_worker_num=2)
+    message = refusals.refusal_of_admission("pinned", several)
+    assert message is not None
+    assert "--tokenizer-worker-num" in message
+    assert refusals.refusal_of_admission("eager", several) is None
+    assert refusals.refusal_of_admission("pinned", SimpleNamespace(tokenizer_worker_num=1)) is None
 
 
 def model(**traits: Any) -> SimpleNamespace:

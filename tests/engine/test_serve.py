@@ -113,6 +113,25 @@ def test_launch_server_takes_the_flag_and_dies_whole(model: Path, tmp_path: Path
             time.sleep(0.2)
 
 
+def test_several_tokenizer_workers_serve_as_one(model: Path, tmp_path: Path) -> None:
+    """Whichever of them takes a request; they do not check the admin key, so pins are not there."""
+    flags = ["--tokenizer-worker-num", "2", "--granikv-backend", "dense"]
+    command = granikv_serve(model, *ARGUMENTS, *OURS, *flags)
+    # A worker imports the engine anew, and on a busy machine longer than it is given.
+    patience = {"SGLANG_UVICORN_WORKER_HEALTHCHECK_TIMEOUT": "120"}
+    with serving(command, tmp_path / "server.log", **patience) as server:
+        prompt = tokens("workers", 100)
+        alone = [server.generate([*prompt, last], 40) for last in range(8)]
+        with ThreadPoolExecutor(8) as together:
+            shared = list(together.map(lambda last: server.generate([*prompt, last], 40), range(8)))
+        assert shared == alone
+        states = [server.storage() for _ in range(6)]
+        assert all(state["counters"]["steps_dense"] > 0 for state in states)
+        assert server.ask("POST", "/flush_cache", {})[0] == 200
+        assert server.storage()["pools"]["hot_live"] == 0
+        assert server.ask("GET", "/granikv/pins", key=ADMIN)[0] == 404
+
+
 REFUSALS = {
     "a flag of ours that is none": (["--granikv-hot-fractoin", "0.3"], "--granikv-hot-fractoin"),
     "a feature of the engine": (["--enable-hierarchical-cache"], "does not support HiCache"),
