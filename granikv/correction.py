@@ -7,7 +7,7 @@ are alike, so a prediction is multiplied by measured over predicted of the neare
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     kv_heads: float
 
 
-_WEIGHTS = np.array(Place(rows=3.0, covered=1.0, own=0.7, ranges=3.0, kv_heads=3.0))
+_WEIGHTS = Place(rows=3.0, covered=1.0, own=0.7, ranges=3.0, kv_heads=3.0)
 """How much an octave of each counts. Rows, heads and ranges decide how many programs there are and
 so whether the last wave is full: that jumps, while lengths change times smoothly. Chosen by the
 regret of steps left out, on one H200 (results/h200/dispatch)."""
@@ -58,11 +58,12 @@ class Correction:
 
     @cached_property
     def _at(self) -> NDArray[np.float64]:
-        return _positions(self.places)
+        """[5, steps]: a decision waits for what is computed of it."""
+        return np.concatenate([_position(place) for place in self.places], axis=1)
 
     @cached_property
-    def _logs(self) -> NDArray[np.float64]:
-        return np.log(np.array(self.ratios, dtype=np.float64))
+    def _logs(self) -> list[float]:
+        return [math.log(ratio) for ratio in self.ratios]
 
     def factor(self, place: Place) -> float:
         """What to multiply a prediction by; 1 where nothing was measured."""
@@ -75,12 +76,18 @@ class Correction:
     def _factor(self, place: Place, but: int | None) -> float:
         if len(self.ratios) <= (but is not None):
             return 1.0
-        apart = np.linalg.norm(self._at - _positions([place]), axis=1)
+        away = self._at - _position(place)
+        squares = np.einsum("ij,ij->j", away, away)
         if but is not None:
-            apart[but] = np.inf
-        nearest = np.argsort(apart, kind="stable")[:_NEAREST]
-        weights = 1.0 / (apart[nearest] + _SOFTENING) ** 2
-        return float(np.exp(weights @ self._logs[nearest] / weights.sum()))
+            squares[but] = np.inf
+        weight = total = 0.0
+        for _ in range(min(_NEAREST, len(self.ratios) - (but is not None))):
+            nearest = int(squares.argmin())  # the first of equals, on every rank
+            near = 1.0 / (math.sqrt(squares[nearest]) + _SOFTENING) ** 2
+            weight += near
+            total += near * self._logs[nearest]
+            squares[nearest] = np.inf
+        return math.exp(total / weight)
 
     def document(self) -> str:
         """Steps apart by semicolons, each the place and the ratio.
@@ -116,8 +123,7 @@ def _shortest(number: float) -> str:
     return repr(float(number)).removesuffix(".0")
 
 
-def _positions(places: Sequence[Place]) -> NDArray[np.float64]:
-    """[places, 5] octaves, weighted."""
-    table = np.array(places, dtype=np.float64).reshape(-1, len(Place._fields))
-    positions: NDArray[np.float64] = np.log2(1.0 + table) * _WEIGHTS
-    return positions
+def _position(place: Place) -> NDArray[np.float64]:
+    """[5, 1] octaves, weighted."""
+    octaves = [w * math.log2(1.0 + x) for w, x in zip(_WEIGHTS, place, strict=True)]
+    return np.array(octaves, dtype=np.float64)[:, None]
