@@ -118,8 +118,9 @@ def _drawing(source: CellSource, found: Sequence[Panel]) -> Drawing:
         figure,
         f"What the gain comes from, {source.heading}: B = 256, Llama-3.1-8B/TP=1, against the "
         "first bar of each panel. Two bars that differ in one thing show what it gives, where both "
-        "were measured. [low, high]: the 95% interval over runs; without it one run of either "
-        "side, whose spread is not known.",
+        "were measured; from SGLang's own bars to those on GraniKV's storage the page size and the "
+        "prefill backend change too. [low, high]: the 95% interval over runs; without it one run "
+        "of either side, whose spread is not known.",
     )
 
 

@@ -60,8 +60,10 @@ def test_one_prefix_is_shown_at_the_length_that_tells_most_causes_apart() -> Non
     assert longest.title == "Serving one prefix, L_p = 16K"
 
 
-def test_one_run_is_said_to_have_no_spread() -> None:
-    assert "one run" in drawing("causes", shipped=SERVED).caption
+def test_the_caption_says_what_else_differs_and_that_one_run_has_no_spread() -> None:
+    caption = drawing("causes", shipped=SERVED).caption
+    assert "one run" in caption
+    assert "page size and the prefill backend change too" in caption
 
 
 def test_the_first_bar_has_no_interval_and_no_text_leaves_its_panel() -> None:
