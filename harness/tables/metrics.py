@@ -25,6 +25,8 @@ TTFT_SCHEDULED_P50 = Metric(
 )
 TO_DEFAULT = Metric("output_tok_s", "× SGL", Kind.RATIO, baseline="sglang_default")
 TO_CASCADE = Metric("output_tok_s", "× SGL-C", Kind.RATIO, baseline="sglang_cascade")
+TO_FA3 = Metric("output_tok_s", "× SGL-FA3", Kind.RATIO, baseline="sglang_fa3", only=GPU_ONLY)
+"""SGLang with FA3 on pages of 1, which prefills as GraniKV does on a GPU that has FA3."""
 
 
 def of_granikv(metric: Metric) -> Metric:

@@ -233,6 +233,9 @@ def _cells() -> Iterator[MadeUpCell]:
 
 
 def _ablations() -> Iterator[MadeUpCell]:
+    for model in MODELS:
+        for l_p in (4096, 8192, 16384):
+            yield serving("sglang_fa3", "sharegpt", (l_p,), 256, model=model)
     profile = {"kind": "kineto"}
     for model in ("llama31_8b", "qwen25_32b"):
         for system in (*BASELINES, "cascade_on_granikv"):

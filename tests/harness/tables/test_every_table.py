@@ -60,6 +60,13 @@ def test_no_dash_where_a_matching_shipped_cell_is(number: int) -> None:
     assert {line["missing"] for line in shipped.values()} == {""}
 
 
+def test_table_3_has_what_a_user_of_the_gpu_gets_without_granikv() -> None:
+    """SGLang on the same pages and prefill backend: or a gain could be theirs."""
+    row = "Llama-3.1-8B/TP=1 | 16K | GraniKV"
+    assert value(3, row, "ratio_to_sglang_fa3") == pytest.approx(2.0 / 1.1)
+    assert not any("fa3" in metric for _, metric in rows(TABLES[3], "paper"))
+
+
 @pytest.mark.parametrize("number", range(2, 25))
 def test_every_number_of_the_paper_stands_in_its_table(number: int) -> None:
     """Whole tables, as printed: what is transcribed is shown, once for each place."""

@@ -64,7 +64,9 @@ def forgotten(cells: Sequence[CellLike]) -> Iterator[str]:
             label = f"{head} | {middle} | {SYSTEMS[system]}"
             for metric in dashes.get(label, ()):
                 # A ratio needs the other system's cell as well.
-                needed = {system, metric.removeprefix("ratio_to_")} & SYSTEMS.keys()
+                needed = {system}
+                if metric.startswith("ratio_to_"):
+                    needed.add(metric.removeprefix("ratio_to_"))
                 if all(
                     any(fits(cell, str(row["config"]), one, kind, l_p, b) for cell in cells)
                     for one in needed
