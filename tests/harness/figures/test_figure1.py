@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -20,7 +22,13 @@ def one_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure1, "other_ceilings", lambda: {"h200": ROOFS})
 
 
-SHAPE = {"rows": 256, "prefix_length": 8192, "q_heads": 32, "kv_heads": 8, "head_dim": 128}
+SHAPE: dict[str, Any] = {
+    "rows": 256,
+    "prefix_length": 8192,
+    "q_heads": 32,
+    "kv_heads": 8,
+    "head_dim": 128,
+}
 
 
 def kernel_cell(
