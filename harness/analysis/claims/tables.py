@@ -24,11 +24,13 @@ def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
     if not isinstance(entry, Measured):
         reason = entry.reason if isinstance(entry, Missing) else "no such number on this hardware"
         return Result.INCONCLUSIVE, "", reason
-    observed, wanted = write(entry, column.kind), int(options.get("runs", MINIMUM_RUNS))
+    unit, wanted = str(options.get("unit", "")), int(options.get("runs", MINIMUM_RUNS))
+    observed = write(entry, column.kind)
+    observed += "" if unit.strip() in observed else unit
     if entry.estimate.runs < wanted:
         return Result.INCONCLUSIVE, observed, f"{entry.estimate.runs} of {wanted} runs"
     low, high = bounds(claim)
-    asked = words(low, high, str(options.get("unit", "")), ",.4g")
+    asked = words(low, high, unit, ",.4g")
     return within(entry.estimate, low, high), observed, f"asked for {asked}"
 
 

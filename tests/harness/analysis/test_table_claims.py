@@ -99,6 +99,14 @@ def test_counters_need_one_run() -> None:
     assert one("table15-8k-b256", [cell]).result is Result.FAIL
 
 
+def test_what_was_observed_has_its_unit_once() -> None:
+    """A column's heading holds it where the numbers do not."""
+    cell = kernel("HOT", "shared", system="granikv")
+    assert one("table17-host-time", [cell]).observed == "0.50 µs"
+    counted = kernel("paged", "unshared", counted=True)
+    assert one("table23-byte-model", [counted]).observed.count("%") == 1
+
+
 def test_a_missing_cell_decides_nothing() -> None:
     verdict = one("table5-speedup", [serving("granikv", "sharegpt", (512,), 8)])
     assert verdict.result is Result.INCONCLUSIVE
