@@ -42,6 +42,10 @@ NOT_IDENTITY = {
 }
 
 
+USUAL = {("engine", "stream_interval"): 1, ("warmup", "freeze_gc"): False}
+"""Choices that came later, as cells were measured before there were any."""
+
+
 @dataclass(frozen=True)
 class CellPlan:
     """A cell before it is measured.
@@ -193,8 +197,9 @@ def _server(
 def _kept(config: Mapping[str, Any]) -> dict[str, Any]:
     """A copy without choices that change nothing: cells of before there were any keep their ids."""
     kept: dict[str, Any] = copy.deepcopy(profiles.kept(config))
-    if kept["engine"]["stream_interval"] == 1:
-        del kept["engine"]["stream_interval"]
+    for (group, key), usual in USUAL.items():
+        if kept[group][key] == usual:
+            del kept[group][key]
     return kept
 
 

@@ -138,6 +138,9 @@ def application(fake: Fake) -> web.Application:
             fake.prompts.clear()
         return web.Response(status=200)
 
+    async def freeze(_: web.Request) -> web.Response:
+        return web.Response(status=fake.faults.get("freeze_status", 200))
+
     async def generate(request: web.Request) -> web.StreamResponse:
         return await _generate(fake, request)
 
@@ -146,6 +149,7 @@ def application(fake: Fake) -> web.Application:
             web.get("/health", health),
             web.get("/server_info", server_info),
             web.post("/flush_cache", flush),
+            web.post("/freeze_gc", freeze),
             web.post("/generate", generate),
         ]
     )

@@ -253,6 +253,17 @@ def test_the_log_of_a_server_that_does_not_start_is_kept(run_cell: RunCell) -> N
     assert "alice" not in (cell.directory / "traceback.txt").read_text()
 
 
+def test_the_servers_heap_is_frozen_where_that_is_asked_for(run_cell: RunCell) -> None:
+    frozen = run_cell("warmup.freeze_gc=true")
+    assert frozen.valid, frozen.reasons
+    assert frozen.config["warmup"]["freeze_gc"] is True
+    refused = run_cell("warmup.freeze_gc=true", "repetition=1", freeze_status=404)
+    assert refused.reasons == ("the server did not freeze its heap: status 404",)
+    unasked = run_cell("repetition=2", freeze_status=404)
+    assert unasked.valid, unasked.reasons
+    assert "freeze_gc" not in unasked.config["warmup"]
+
+
 def test_no_key_is_stored(run_cell: RunCell) -> None:
     cell = run_cell("+engine.environment.X_API_KEY=S3cr3t", "engine.arguments=[--api-key,S3cr3t]")
     assert cell.valid, cell.reasons
