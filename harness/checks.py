@@ -35,6 +35,7 @@ NUMBERS: dict[str, Number] = {
     "engine.start_timeout_s": Number(0),
     "engine.linger_s": Number(0),
     "engine.device_share": Number(0),
+    "engine.stream_interval": Number(1, whole=True),
     "warmup.requests": Number(0, whole=True),
     "warmup.output_tokens": Number(1, whole=True),
     "client.request_timeout_s": Number(0),

@@ -138,19 +138,9 @@ def _kv_tokens(config: Mapping[str, Any]) -> int | None:
     return budget
 
 
-def _stream_interval(engine: Mapping[str, Any]) -> int:
-    """Output tokens that a streamed event holds."""
-    interval = engine["stream_interval"]
-    if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
-        raise HarnessError(
-            f"engine.stream_interval must be an integer of at least 1, not {interval!r}"
-        )
-    return interval
-
-
 def _engine_arguments(config: Mapping[str, Any]) -> list[str]:
     engine = config["engine"]
-    interval = _stream_interval(engine)
+    interval = engine["stream_interval"]
     numbers = {
         "--stream-interval": interval if interval > 1 else None,
         "--max-running-requests": engine["max_running_requests"],

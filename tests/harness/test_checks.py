@@ -14,6 +14,8 @@ from harness.errors import HarnessError
         ("repetition=-1", "repetition must be a whole number of at least 0, not -1"),
         ("repetition=abc", "repetition must be a whole number of at least 0, not 'abc'"),
         ("warmup.requests=1.5", "warmup.requests must be a whole number of at least 0, not 1.5"),
+        ("engine.stream_interval=0", "engine.stream_interval must be a whole number of at least 1"),
+        ("engine.stream_interval=true", "engine.stream_interval must be a whole number of at"),
         ("telemetry.gpu_hz=-3", "telemetry.gpu_hz must be a number of at least 0, not -3"),
         ("client.workers=0", "client.workers must be a whole number of at least 1 or null, not 0"),
         ("client.drain_timeout_s=null", "client.drain_timeout_s must be a number of at least 0"),

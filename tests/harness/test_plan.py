@@ -177,7 +177,6 @@ def test_real_weights_replace_the_shape(tmp_path: Path) -> None:
         (["model.name=gpt", "model.source=shape"], "no shape is shipped for model 'gpt'"),
         (["+model.shape.depth=3"], "model.shape takes only: hidden, layers"),
         (["+model.shape.q_heads=3"], "3 query heads do not divide by 2 KV heads"),
-        (["engine.stream_interval=0"], "engine.stream_interval must be an integer of at least 1"),
         (["load.permits=0"], "load.permits must be an integer of at least 1"),
         (["workload.prefix_length=0"], "prefix_length must be at least 1"),
         (["workload.prefix_length=20000"], "exceed the model's context of 16384"),
