@@ -21,7 +21,6 @@ from harness.load.drive import Options, Outcome, drive
 from harness.plan import CellPlan
 from harness.server import RunningServer, StartOptions
 from harness.servers import compilation, rates, scrub
-from harness.servers.log import Added, added
 from harness.store import Cell
 from harness.systems.base import ServerInfo
 from harness.telemetry.watch import Recording, Target, watching
@@ -115,7 +114,6 @@ class _Measurement:
             "hash": plan.server.hash,
             "arguments": scrub.arguments(plan.server.arguments),
         }
-        self.server_log = Added()
         self.log = store.frame([])
         self.frames: dict[str, pd.DataFrame] = {}
         self.compiled = compilation.Compilations()
@@ -190,7 +188,6 @@ class _Measurement:
         on_gpu = self.plan.config["hardware"]["device"] != "cpu"
         caches = compilation.caches_of({**os.environ, **self.plan.server.environment})
         with (
-            added(running.log) as self.server_log,
             compilation.watch(running.log, caches if on_gpu else ()) as self.compiled,
             watching(self.plan.config["telemetry"], self._target(running)) as watch,
             profiling(self.plan.config, self.plan.root, self.plan.id, running.url) as profiled,
@@ -307,7 +304,7 @@ class _Measurement:
         """Write the cell, valid or not."""
         plan = self.plan
         of_client = metrics.compute(self.log, plan.config["slo"])
-        of_server = rates.of_window(self.server_log.text, of_client["output_tok_s_steady"])
+        of_server = rates.of_window(self.compiled.log, of_client["output_tok_s_steady"])
         record: Mapping[str, Any] = {
             "id": plan.id,
             "config": plan.config,

@@ -25,6 +25,7 @@ class DispatchCost(Bench):
         "plan_changed_p99_s",
         "plan_unchanged_p50_s",
         "plan_unchanged_p99_s",
+        "worklist_p50_s",
         "worklist_p99_s",
         "worklist_unchanged_p99_s",
         "snapshot_p99_s",

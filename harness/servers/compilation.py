@@ -54,8 +54,12 @@ SHOWN = 160
 
 @dataclass
 class Compilations:
-    """What was compiled in a window, one line each, complete once the window has closed."""
+    """What was compiled in a window, one line each, complete once the window has closed.
 
+    log: all that the server's log gained meanwhile.
+    """
+
+    log: str = ""
     found: list[str] = field(default_factory=list)
 
     @property
@@ -77,6 +81,7 @@ def watch(log: Path, caches: Sequence[Path] = ()) -> Iterator[Compilations]:
     compilations, known = Compilations(), kernels(caches)
     with added(log) as gained:
         yield compilations
+    compilations.log = gained.text
     compilations.found += in_text(gained.text)
     new = kernels(caches).items() - known.items()
     compilations.found += [f"new kernel {path.name}" for path, _ in sorted(new)]

@@ -107,10 +107,8 @@ class Comparison:
         if not self._shown(source):
             return [f"{source.heading}: a machine without a GPU measures nothing of this."]
         places = [place for row in self.rows if (place := source.place(row.point)) is not None]
-        concurrency = sorted({place.b for place in places if place.b is not None})
-        at = " at B = " + ", ".join(f"{b:,}" for b in concurrency) if concurrency else ""
         said = (
-            f"{source.heading}{at}: shows that each system served the scaled-down workload; "
+            f"{source.heading}{provenance.concurrency(places)}: shows that each system served the scaled-down workload; "
             "it says nothing about speed, so no ratio is formed."
         )
         return [said] if places else []

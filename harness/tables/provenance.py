@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.analysis.cells import KERNEL, CellLike
+from harness.analysis.cells import KERNEL, CellLike, Standing
 from harness.tables.numbers import Point
 from harness.tables.sources import CellSource
 
@@ -24,11 +24,16 @@ def _runs(source: CellSource, points: Sequence[Point]) -> str:
     if not places:
         return ""
     served = [place for place in places if place.kind != KERNEL]
-    concurrency = sorted({place.b for place in places if place.b is not None})
-    at = " at B = " + ", ".join(f"{b:,}" for b in concurrency) if concurrency else ""
+    at = concurrency(places)
     budgets = sorted({place.kv_budget for place in served})
     at += f"; KV budget {', '.join(budgets)}" if budgets else ""
     return f"{source.heading}{at}: {_spread(_counts(source, points))}"
+
+
+def concurrency(places: Sequence[Standing]) -> str:
+    """` at B = ...`, every B of these places; empty where none has one."""
+    found = sorted({place.b for place in places if place.b is not None})
+    return " at B = " + ", ".join(f"{b:,}" for b in found) if found else ""
 
 
 def _counts(source: CellSource, points: Sequence[Point]) -> set[int]:
