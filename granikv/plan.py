@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from granikv.prefix_index import PrefixIndex, PrefixNode, path_of
 
 OfRow = NDArray[np.uint16]
+Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 NO_SLAB = -1
@@ -157,6 +158,24 @@ class RowLayouts(NamedTuple):
         first = dict(zip(reversed(of_row), reversed(paged), strict=True))
         ranges = [first[number] for number in range(len(numbers))]
         return cls(ranges, RangeTable.of(ranges), of_row)
+
+    def write(self, layout: Int32, gap_ptr: Int32, gaps: Int32) -> None:
+        """Into the arrays that kernels read.
+
+        layout   [rows or more] which layout each row has; rows beyond the batch share one layout
+                 more, a whole sequence
+        gap_ptr  [layouts + 2 or more] the ranges of each layout in `gaps`
+        gaps     [ranges + 1 or more, 2] their bounds
+        """
+        sizes, bounds = self.table
+        rows = len(self.of_row)
+        layout[:rows] = self.of_row
+        gap_ptr[0] = 0
+        gap_ptr[1 : sizes.size + 1] = sizes.cumsum()
+        gaps[: len(bounds)] = bounds
+        layout[rows:] = sizes.size
+        gap_ptr[sizes.size + 1] = len(bounds) + 1
+        gaps[len(bounds)] = 0, OPEN_END
 
 
 class DecodePlan:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from granikv.attention.kernels.worklist import WorkListOverflow
-from granikv.plan import OPEN_END, DecodePlan, PagedRange, RowLayouts, Segment
+from granikv.plan import DecodePlan, PagedRange, Segment
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -219,7 +219,7 @@ def fill_segments(
     tokens = reads.length.repeat(reads.rows)
     arrays.covered[:] = np.bincount(reads.readers, tokens, minlength=capacity.rows)
     arrays.own_ptr[:] = 0
-    _write_ranges(plan.rows, layouts, arrays)
+    layouts.write(arrays.layout, arrays.gap_ptr, arrays.gaps)
 
 
 def fill_suffix(seq_lens: Int64, capacity: Capacity, arrays: Arrays[Int32]) -> None:
@@ -255,13 +255,3 @@ def _write_ptr(ptr: Int32, sizes: NDArray[Any]) -> None:
     ptr[0] = 0
     ptr[1 : sizes.size + 1] = np.cumsum(sizes)
     ptr[sizes.size + 1 :] = ptr[sizes.size]
-
-
-def _write_ranges(rows: int, layouts: RowLayouts, arrays: Arrays[Int32]) -> None:
-    sizes, bounds = layouts.table
-    arrays.layout[:rows] = layouts.of_row
-    arrays.gaps[: len(bounds)] = bounds
-    # Rows beyond the batch share one layout more, a whole sequence.
-    arrays.layout[rows:] = sizes.size
-    _write_ptr(arrays.gap_ptr, np.append(sizes, 1))
-    arrays.gaps[len(bounds)] = 0, OPEN_END

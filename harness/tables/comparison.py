@@ -108,8 +108,8 @@ class Comparison:
             return [f"{source.heading}: a machine without a GPU measures nothing of this."]
         places = [place for row in self.rows if (place := source.place(row.point)) is not None]
         said = (
-            f"{source.heading}{provenance.concurrency(places)}: shows that each system served the scaled-down workload; "
-            "it says nothing about speed, so no ratio is formed."
+            f"{source.heading}{provenance.concurrency(places)}: shows that each system served the "
+            "scaled-down workload; it says nothing about speed, so no ratio is formed."
         )
         return [said] if places else []
 

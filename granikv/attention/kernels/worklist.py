@@ -25,7 +25,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from granikv.plan import NO_SLAB, OPEN_END, DecodePlan, RowLayouts, SegmentTable
+from granikv.plan import NO_SLAB, DecodePlan, SegmentTable
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -192,7 +192,7 @@ def fill(plan: DecodePlan, tiling: Tiling, capacity: Capacity, arrays: Arrays[In
     layouts = plan.layouts
     _fits("paged ranges", len(layouts.table.bounds), capacity.gaps)
 
-    _write_ranges(plan.rows, layouts, arrays)
+    layouts.write(arrays.layout, arrays.gap_ptr, arrays.gaps)
     first = _starts(reads.rows)
     _write_items(reads, first, tiling, cut, arrays)
     _write_parts(reads, first, tiling, cut, arrays)
@@ -410,15 +410,3 @@ def _write_parts(
     arrays.part_ptr[1:] = np.bincount(row, minlength=arrays.part_ptr.size - 1).cumsum()
     tokens = reads.length.repeat(reads.rows)
     arrays.covered[:] = np.bincount(reads.readers, tokens, minlength=arrays.covered.size)
-
-
-def _write_ranges(rows: int, layouts: RowLayouts, arrays: Arrays[Int32]) -> None:
-    sizes, bounds = layouts.table
-    arrays.layout[:rows] = layouts.of_row
-    arrays.gap_ptr[0] = 0
-    arrays.gap_ptr[1 : sizes.size + 1] = sizes.cumsum()
-    arrays.gaps[: len(bounds)] = bounds
-    # Rows beyond the batch share one layout more, a whole sequence.
-    arrays.layout[rows:] = sizes.size
-    arrays.gap_ptr[sizes.size + 1] = len(bounds) + 1
-    arrays.gaps[len(bounds)] = 0, OPEN_END
