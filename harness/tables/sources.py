@@ -124,9 +124,9 @@ def _largest(
 ) -> list[CellLike]:
     """The group nearest to the paper's storage choices, then with the largest stream interval.
 
-    The front end limits that one least; a group without a valid cell stands behind those that have
-    one. Among equals the most valid cells, then the largest B, then the highest arrival rate, then
-    the first name.
+    The front end limits that one least. A group without a valid cell stands behind those that have
+    one, and a group of one system behind those that compare. Among equals the most valid cells,
+    then the largest B, then the highest arrival rate, then the first name.
     """
     groups: dict[str, list[tuple[Standing, CellLike]]] = {}
     for at, cell in cells:
@@ -134,13 +134,14 @@ def _largest(
     if not groups:
         return []
 
-    def rank(name: str) -> tuple[int, bool, int, int, int, int, float, str]:
+    def rank(name: str) -> tuple[int, int, int, int, int, int, float, str]:
         members = groups[name]
         first = members[0][0]
-        valid = sum(1 for _, cell in members if cell.valid)
+        valid = [at for at, cell in members if cell.valid]
+        compared = min(2, len({at.system for at in valid}))
         nearest = min(at.deviations for at, _ in members)
-        most = (-first.stream_interval, -valid, -len(members), -(first.b or 0))
-        return (nearest, valid == 0, *most, -first.rate, name)
+        most = (-first.stream_interval, -len(valid), -len(members), -(first.b or 0))
+        return (nearest, -compared, *most, -first.rate, name)
 
     return [cell for _, cell in groups[min(groups, key=rank)]]
 

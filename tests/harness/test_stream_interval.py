@@ -52,9 +52,16 @@ def test_a_row_shows_the_largest_interval_for_all_its_systems() -> None:
     eights = [grouped(name, tok_s) for name, tok_s in (("granikv", 23.0), ("sglang_default", 10.0))]
     assert shown(OUTPUT, *ones, *more, *eights) == 23.0
     assert shown(TO_DEFAULT, *ones, *more, *eights) == pytest.approx(2.3)
-    # No ratio is formed across the two.
-    assert shown(TO_DEFAULT, *ones, *more, eights[0]) is None
     assert shown(TO_DEFAULT, *ones) == pytest.approx(1.5)
+
+
+def test_a_setting_of_one_system_takes_no_row_from_one_that_compares() -> None:
+    ones = [grouped(name, tok_s, 1) for name, tok_s in (("granikv", 12.0), ("sglang_default", 8.0))]
+    alone = grouped("granikv", 23.0)
+    # Nor is a ratio formed across the two.
+    assert shown(OUTPUT, *ones, alone) == 12.0
+    assert shown(TO_DEFAULT, *ones, alone) == pytest.approx(1.5)
+    assert shown(OUTPUT, ones[0], alone) == 23.0
 
 
 def test_neither_a_failed_cell_nor_an_ablation_takes_a_rows_place() -> None:
