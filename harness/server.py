@@ -201,7 +201,8 @@ def _find(spec: ServerSpec) -> RunningServer | None:
             return None
         server = _running(spec, state, reused=True)
         leases.take(spec.directory, leases.open_session())
-        status, _ = http.request(f"{server.url}/health", timeout_s=60.0)
+        # The scheduler's answer too, as /health is, which takes a second.
+        status, _ = http.request(f"{server.url}/server_info", timeout_s=60.0)
         if status != 200:
             logger.info("%s runs but is not healthy: it is started again", spec.title)
             _signal(state["keeper"])
