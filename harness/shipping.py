@@ -48,19 +48,23 @@ def _put(cell: Cell, root: Path, target: Path, there: Cell | None) -> Cell:
     tables = {name: cell.frame(name) for name in cell.record.get("frames_sha256", {})}
     known = {name: table for name, table in tables.items() if table is not None}
     record = {name: value for name, value in cell.record.items() if name not in WRITTEN}
-    if there is not None:
-        shutil.rmtree(there.directory)
     if kept := cell.record["server"].get("log"):
         _copy_log(store.runs(root) / kept, store.runs(target) / kept)
+    if there is not None:
+        shutil.rmtree(there.directory)
     texts = {path.name: path.read_text("utf-8") for path in cell.directory.glob("*.txt")}
     shipped = {**record, "server": _pruned(record["server"]), "token_times": "left out"}
     return store.write(target, shipped, without_token_times(log), texts, known)
 
 
 def _copy_log(source: Path, target: Path) -> None:
-    if source.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+    """The engine's own rate of decoding can be checked in it alone, so no cell goes without."""
+    if not source.is_file():
+        raise HarnessError(
+            f"{source} is missing, the server's log that a cell names: copy it there"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
 
 
 def _pruned(server: Mapping[str, Any]) -> dict[str, Any]:

@@ -110,6 +110,15 @@ def test_the_command_takes_the_server_logs_along(
     assert store.runs(tmp_path / "b").joinpath(kept).is_file()
 
 
+def test_no_cell_is_shipped_without_its_servers_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "a", server={"state": None, "layout": None, "log": "server-logs/gone.log.gz"})
+    assert main(["ship", str(tmp_path / "a"), "--to", str(tmp_path / "b")]) == 2
+    assert "gone.log.gz is missing" in capsys.readouterr().err
+    assert store.load_cells(tmp_path / "b") == []
+
+
 SHIPPED = store.load_cells(Path(__file__).resolve().parents[2] / "results" / "h200")
 
 
@@ -117,3 +126,10 @@ SHIPPED = store.load_cells(Path(__file__).resolve().parents[2] / "results" / "h2
 def test_every_shipped_number_follows_from_its_requests() -> None:
     served = [cell for cell in SHIPPED if not cell.requests.empty]
     assert {cell.id: wrong for cell in served if (wrong := shipping.recomputed(cell))} == {}
+
+
+@pytest.mark.skipif(not SHIPPED, reason="no cell is shipped yet")
+def test_the_server_logs_of_the_shipped_cells_are_shipped_and_no_others() -> None:
+    runs = SHIPPED[0].directory.parent
+    named = {log for cell in SHIPPED if (log := cell.record["server"].get("log"))}
+    assert {str(path.relative_to(runs)) for path in runs.glob("server-logs/*")} == named
