@@ -40,11 +40,16 @@ def build(sources: Sources) -> Table:
 
 
 def _m_sat() -> str:
-    """M_sat of every hardware profile: a property of the device, re-fitted for each (§3.6)."""
+    """M_sat of every hardware profile: a property of the device, re-fitted for each (§3.6).
+
+    Where a profile has costs, `auto` follows those and M_sat serves the saturation rule alone.
+    """
     fitted = []
     for profile in read_profiles(paper.ROOT / "conf" / "hardware"):
-        m_sat = (profile.get("dispatch") or {}).get("m_sat")
-        fitted.append(
-            f"{profile['name']}: " + ("not fitted yet" if m_sat is None else f"{m_sat:,}")
-        )
-    return "M_eff from which the dense backend is used; " + "; ".join(fitted)
+        dispatch = profile.get("dispatch") or {}
+        m_sat = dispatch.get("m_sat")
+        words = "not fitted yet" if m_sat is None else f"{m_sat:,}"
+        if dispatch.get("cost"):
+            words += " (--granikv-backend auto uses the fitted cost model there)"
+        fitted.append(f"{profile['name']}: {words}")
+    return "M_eff from which the saturation rule uses the dense backend; " + "; ".join(fitted)

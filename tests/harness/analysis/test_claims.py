@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from granikv.dispatch import SaturationRule
 from harness import paper
 from harness.analysis.claims import claim as claim_parts
 from harness.analysis.claims import dispatch, slabs
@@ -214,19 +215,27 @@ def test_shipped_cells_and_cells_from_here_are_judged_apart() -> None:
 # --- dispatch -------------------------------------------------------------------------------------
 
 
+EQ_2 = SaturationRule(8).describe()
+
+
+def chosen(rule: str, **counters: int) -> dict[str, Any]:
+    """A server's state."""
+    return {"backends": {"rule": rule}, "counters": counters}
+
+
 def routed(
-    dense: int, cascade: int, rows_dense: int, rows_cascade: int, *, b: int = 16
+    dense: int, cascade: int, rows_dense: int, rows_cascade: int, *, b: int = 16, **more: int
 ) -> MadeUpCell:
-    """A CPU cell (M_sat = 8, n_q/kv = 2) with these counters over its load."""
+    """A CPU cell (M_sat = 8, n_q/kv = 2) with these counters over its load, by Eq. 2."""
     names = ("steps_dense", "steps_cascade", "rows_dense", "rows_cascade")
     counts = dict(zip(names, (dense, cascade, rows_dense, rows_cascade), strict=True))
-    return cpu_cell("granikv", 1.0, b=b, state={"counters": counts})
+    return cpu_cell("granikv", 1.0, b=b, state=chosen(EQ_2, **counts, **more))
 
 
 def test_dense_fires_where_the_batch_can_saturate() -> None:
-    verdict = one("dispatch-fires", [routed(30, 4, 300, 6)])
+    verdict = one("dispatch-fires", [routed(30, 4, 300, 6, steps_paged=3)])
     assert verdict.result is Result.PASS
-    assert verdict.observed == "30 dense and 4 cascade steps in 1 cells"
+    assert verdict.observed == "30 dense, 4 cascade and 3 paged steps in 1 cells"
 
 
 def test_dense_that_never_fires_fails() -> None:
@@ -236,7 +245,50 @@ def test_dense_that_never_fires_fails() -> None:
 def test_dense_below_the_threshold_fails() -> None:
     # B = 3 at n_q/kv = 2 is M_eff = 6, below 8.
     assert one("dispatch-fires", [routed(5, 9, 15, 20, b=3)]).result is Result.FAIL
-    assert one("dispatch-fires", [routed(0, 9, 0, 20, b=3)]).result is Result.PASS
+    both = [routed(0, 9, 0, 20, b=3), routed(30, 0, 300, 0)]
+    assert one("dispatch-fires", both).result is Result.PASS
+
+
+@pytest.mark.parametrize("name", ["dispatch-fires", "dispatch-routes"])
+def test_steps_on_one_side_of_the_threshold_confirm_nothing(name: str) -> None:
+    above = one(name, [routed(30, 0, 300, 0)])
+    below = one(name, [routed(0, 9, 0, 20, b=3)])
+    assert (above.result, above.reason) == (Result.INCONCLUSIVE, "no step below M_sat = 8")
+    assert (below.result, below.reason) == (Result.INCONCLUSIVE, "no step at or above M_sat = 8")
+
+
+@pytest.mark.parametrize("name", ["dispatch-fires", "dispatch-routes"])
+def test_another_rule_says_nothing_of_eq_2(name: str) -> None:
+    """Right or wrong by Eq. 2: the H200's profile has costs, and one row there is M_sat already."""
+    cost = "the least predicted time of paged, cascade, dense; paged is fa3"
+    counts = {"steps_dense": 40, "rows_dense": 400, "steps_paged": 9, "segment_rows_paged": 30}
+    cell = gpu_cell("granikv", 1.0, state=chosen(cost, **counts))
+    verdict = one(name, [cell])
+    assert verdict.result is Result.INCONCLUSIVE
+    assert verdict.reason == f"Eq. 2 was not used: the servers chose by {cost}"
+    hardware = dict(cell.config["hardware"], dispatch={"m_sat": 4})
+    low = MadeUpCell("low", dict(cell.config, hardware=hardware), {}, state=cell.state)
+    assert "one row alone reaches M_sat = 4" in one(name, [low]).reason
+    unknown = cpu_cell("granikv", 1.0, state={"counters": counts})
+    assert "an unknown rule" in one(name, [unknown]).reason
+
+
+@pytest.mark.parametrize("name", ["dispatch-fires", "dispatch-routes"])
+def test_steps_that_share_nothing_are_no_business_of_eq_2(name: str) -> None:
+    paged = routed(0, 0, 0, 0, steps_paged=40, rows_paged=600)
+    verdict = one(name, [paged])
+    assert verdict.result is Result.INCONCLUSIVE
+    assert verdict.reason == "no step reads a shared segment"
+    assert one(name, [paged, routed(30, 4, 300, 6)]).result is Result.PASS
+
+
+def test_a_paged_step_that_reads_a_segment_fails() -> None:
+    wrong = {"steps_paged": 5, "rows_paged": 60, "segment_rows_paged": 50}
+    assert one("dispatch-routes", [routed(30, 4, 300, 6, **wrong)]).result is Result.FAIL
+    full = routed(30, 4, 300, 6, **wrong, steps_overflowed=5)
+    assert one("dispatch-routes", [full]).result is Result.PASS
+    # All of them: dense did not fire.
+    assert one("dispatch-fires", [routed(0, 0, 0, 0, **wrong)]).result is Result.FAIL
 
 
 def test_steps_on_their_side_of_the_threshold_pass() -> None:
@@ -254,18 +306,19 @@ def test_what_the_server_did_before_the_load_does_not_count() -> None:
         "granikv",
         1.0,
         b=16,
-        state={"counters": {"steps_dense": 50, "steps_cascade": 9, "rows_cascade": 9}},
+        state=chosen(EQ_2, steps_dense=50, steps_cascade=9, rows_cascade=9),
         record={"server": {"counters_before": {"steps_dense": 50}}},
     )
     assert one("dispatch-fires", [cell]).result is Result.FAIL
 
 
 def test_cells_that_do_not_dispatch_decide_nothing() -> None:
-    forced = cpu_cell("granikv_dense", 1.0, state={"counters": {"steps_dense": 9}})
-    unfitted = gpu_cell("granikv", 1.0, state={"counters": {"steps_dense": 9}})
+    state = chosen(EQ_2, steps_dense=9, rows_dense=99, steps_cascade=3, rows_cascade=3)
+    forced = cpu_cell("granikv_dense", 1.0, state=state)
+    unfitted = gpu_cell("granikv", 1.0, state=state)
     hardware = dict(unfitted.config["hardware"], dispatch={"m_sat": None})
     unfitted = MadeUpCell("u", dict(unfitted.config, hardware=hardware), {}, state=unfitted.state)
-    invalid = cpu_cell("granikv", 1.0, valid=False, state={"counters": {"steps_dense": 9}})
+    invalid = cpu_cell("granikv", 1.0, valid=False, state=state)
     idle = routed(0, 0, 0, 0)
     for cell in (forced, unfitted, invalid, idle):
         assert one("dispatch-fires", [cell]).result is Result.INCONCLUSIVE
