@@ -72,16 +72,24 @@ def show(verdicts: Sequence[Verdict], console: Console) -> None:
 
 
 def open_commands(verdicts: Sequence[Verdict]) -> list[str]:
-    """What would decide the claims that no hardware has decided, one line a command."""
+    """What would decide the claims that no hardware has decided, one line a command.
+
+    On more GPUs a command measures more, so it takes another time.
+    """
     decided = {one.claim.id for one in verdicts if one.result is not Result.INCONCLUSIVE}
     waiting: dict[str, list[Claim]] = {}
     for claim in {one.claim.id: one.claim for one in verdicts}.values():
         if claim.id not in decided:
             waiting.setdefault(claim.command, []).append(claim)
     return [
-        f"{len(claims):,} open: {command} (about {claims[0].minutes:,.0f} min; {claims[0].gpu})"
-        for command, claims in waiting.items()
+        f"{len(claims):,} open: {command} ({_needs(claims)})" for command, claims in waiting.items()
     ]
+
+
+def _needs(claims: Sequence[Claim]) -> str:
+    """What each of the claims on one command needs, and how long it takes there."""
+    minutes = {claim.gpu: claim.minutes for claim in claims}
+    return "; ".join(f"{gpu}: about {time:,.0f} min" for gpu, time in minutes.items())
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from harness.analysis.claims.claim import Claim, Evidence, Result
 from harness.analysis.claims.ratio import MINIMUM_RUNS, bounds, within, words
 from harness.tables import registry
 from harness.tables.entries import Entry, Measured, Missing, write
-from harness.tables.sources import Sources
+from harness.tables.sources import CellSource, Sources, by_hardware_sources
 from harness.tables.table import Column, Table
+
+
+@dataclass(frozen=True)
+class _Judged(Sources):
+    """The cells of one hardware, from here or shipped: what is missing is said alike for both."""
+
+    def measured(self, command: str) -> tuple[CellSource, ...]:
+        """The judged cells alone; what measures the rest is said by the claim."""
+        del command
+        return by_hardware_sources("here", self.here, "not measured")
 
 
 def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
@@ -40,7 +52,7 @@ def _table(claim: Claim, evidence: Evidence) -> Table:
         raise ValueError("it names no table")
     table: Table | None = evidence.tables.get(claim.table)
     if table is None:
-        table = registry.builders()[claim.table](Sources.of(evidence.cells, ()))
+        table = registry.builders()[claim.table](_Judged.of(evidence.cells, ()))
         evidence.tables[claim.table] = table
     return table
 

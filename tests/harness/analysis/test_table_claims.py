@@ -207,3 +207,17 @@ def test_a_missing_point_decides_nothing() -> None:
     verdict = one("ours-no-worse-default", cells)
     assert (verdict.result, verdict.reason) == (Result.INCONCLUSIVE, "35 of 36 points measured")
     assert one("ours-no-worse-fa3", cells).reason == "not measured"
+
+
+SERVED = {12, 15, 16, 18, 22}
+"""Tables of cells that are served."""
+
+
+@pytest.mark.parametrize(
+    "name", [c.id for c in CLAIMS.values() if c.judge == "table" and c.table in SERVED]
+)
+def test_a_missing_number_is_missing_alike_here_and_shipped(name: str) -> None:
+    """Neither is told to measure here, nor by the command of another model's table."""
+    cells = [kernel("HOT", "shared")]
+    verdicts = evaluate([CLAIMS[name]], cells, cells, None)
+    assert [verdict.reason for verdict in verdicts] == ["not measured"] * 2
