@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import store, verify
+from granikv.dispatch import SaturationRule
+from harness import paper, store, verify
+from harness.analysis.claims.claim import Result, Verdict, load
 from tests.harness.analysis.made_up import MadeUpCell, cpu_cell, gpu_cell
 
 
@@ -59,7 +61,8 @@ def test_cpu_cells_confirm_only_what_is_no_speed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counters = {"steps_dense": 9, "rows_dense": 90, "steps_cascade": 2, "rows_cascade": 4}
-    _store(tmp_path, [cpu_cell("granikv", 1.0, b=16, state={"counters": counters})])
+    state = {"counters": counters, "backends": {"rule": SaturationRule(8).describe()}}
+    _store(tmp_path, [cpu_cell("granikv", 1.0, b=16, state=state)])
     assert _main(tmp_path) == 0
     lines = [x.split() for x in capsys.readouterr().out.splitlines() if x.strip()]
     verdicts = {x[1]: x[0] for x in lines if len(x) > 2 and x[2] == "cpu"}
@@ -75,3 +78,18 @@ def test_a_missing_file_of_claims_is_one_line(
     captured = capsys.readouterr()
     assert captured.err.startswith("verify: ")
     assert captured.err.count("\n") == 1
+
+
+def test_what_is_open_names_the_gpus_of_every_claim() -> None:
+    """Table 19 has claims on one, two and four GPUs behind one command."""
+    claims = [c for c in load(paper.ROOT / "claims.yaml") if c.id.startswith("table19-")]
+    verdicts = [Verdict(claim, "h200", Result.INCONCLUSIVE, "", "") for claim in claims]
+    (line,) = verify.open_commands(verdicts)
+    assert line.startswith("5 open: python -m harness -m experiment=table19 hardware=h200 (1 GPU")
+    for claim in claims:
+        assert f"{claim.gpu}: about {claim.minutes:,.0f} min" in line
+    small = next(claim for claim in claims if "1 GPU" in claim.gpu)
+    decided = Verdict(small, "h200", Result.PASS, "", "")
+    (rest,) = verify.open_commands([*verdicts, decided])
+    assert rest.startswith("4 open: ")
+    assert "1 GPU" not in rest
