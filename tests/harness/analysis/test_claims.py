@@ -10,12 +10,14 @@ import pytest
 
 from granikv.dispatch import SaturationRule
 from harness import paper
+from harness.analysis.cells import group_size
 from harness.analysis.claims import claim as claim_parts
 from harness.analysis.claims import dispatch, slabs
 from harness.analysis.claims.claim import Claim, Result, Verdict
 from harness.analysis.claims.evaluate import evaluate
 from harness.analysis.claims.ratio import bounds
 from harness.errors import HarnessError
+from harness.sweeps.entry import schedule
 from harness.tables import registry
 from harness.tables.entries import Printed
 from harness.tables.sources import Sources
@@ -289,6 +291,20 @@ def test_a_paged_step_that_reads_a_segment_fails() -> None:
     assert one("dispatch-routes", [full]).result is Result.PASS
     # All of them: dense did not fire.
     assert one("dispatch-fires", [routed(0, 0, 0, 0, **wrong)]).result is Result.FAIL
+
+
+@pytest.mark.parametrize("name", ["dispatch-fires", "dispatch-routes"])
+def test_what_measures_eq_2_has_batches_on_both_sides(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    line = CLAIMS[name].command.removeprefix("python -m harness -m ").split()
+    batches = {
+        entry.values["load"]["permits"] * group_size(cpu_cell("granikv", 1.0))
+        >= entry.values["hardware"]["dispatch"]["m_sat"]
+        for entry in schedule([[*line, f"output={tmp_path}"]]).entries
+    }
+    assert batches == {False, True}
 
 
 def test_steps_on_their_side_of_the_threshold_pass() -> None:
