@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 
 from harness import paper
 from harness.analysis.cells import CellLike
 from harness.figures import style
-from harness.figures.drawing import Drawing
+from harness.figures.drawing import Drawing, streamed
 from harness.tables import table22
 from harness.tables.comparison import Row
 from harness.tables.entries import Entry, Measured, Printed
-from harness.tables.numbers import Number
+from harness.tables.numbers import Number, Point
 from harness.tables.printed import PaperSource
 from harness.tables.sources import CellSource, Sources
 
@@ -125,10 +125,9 @@ def _gains(bar: Bar) -> list[float]:
 def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
     """Shares of the step on the left, what they predict and what was measured on the right."""
     rows = bars(PaperSource(22), "paper")
-    measured: list[Bar] = []
-    for source in Sources.of(cells, shipped).measured(""):
-        if not source.functional:
-            measured += bars(source, source.heading)
+    sources = [s for s in Sources.of(cells, shipped).measured("") if not s.functional]
+    found = {source.heading: bars(source, source.heading) for source in sources}
+    measured = [bar for of_source in found.values() for bar in of_source]
     rows += measured
     figure = style.figure(8.0, 1.5 + 0.62 * len(rows))
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
@@ -137,7 +136,14 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
     handles = [left.barh([0], [0], color=colour, label=label) for label, colour in _key()]
     figure.legend(handles=handles, loc="outside lower left", ncols=2)
     figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=1)
-    return Drawing(figure, _caption(bool(measured)))
+    said = streamed([source for source in sources if found[source.heading]], _compared())
+    return Drawing(figure, _caption(bool(measured)) + said)
+
+
+def _compared() -> list[Point]:
+    """The places whose throughput the measured gains are of."""
+    places = [row.point for row in table22.TABLE.rows]
+    return [*places, *(replace(place, system="sglang_default") for place in places)]
 
 
 def _key() -> list[tuple[str, str]]:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from matplotlib.axes import Axes
 
 from harness import paper
-from harness.analysis.cells import CellLike
+from harness.analysis.cells import STORAGE_SYSTEMS, CellLike
 from harness.analysis.statistics import Estimate
 from harness.figures import style
-from harness.figures.drawing import Drawing, NothingToDraw
-from harness.tables import table05
+from harness.figures.drawing import Drawing, NothingToDraw, streamed
+from harness.tables import provenance, table05
 from harness.tables.comparison import length_label
 from harness.tables.entries import TIMES, Entry, Kind, Measured, write
 from harness.tables.metrics import TO_DEFAULT
@@ -49,11 +49,15 @@ COLOUR = style.BLUE
 
 @dataclass(frozen=True)
 class Panel:
-    """Gains over the first bar, by label; a label without cells has none."""
+    """Gains over the first bar, by label; a label without cells has none.
+
+    served: the places whose throughput the bars are of; none of a kernel.
+    """
 
     title: str
     labels: Sequence[str]
     gains: Mapping[str, Estimate]
+    served: Sequence[Point] = ()
 
 
 def _gains(names: Mapping[str, str], entry: Callable[[str], Entry]) -> dict[str, Estimate]:
@@ -70,30 +74,47 @@ def panels(source: CellSource) -> list[Panel]:
         layout, read = name.split()
         return table05.SPEEDUP.entry(source, table05.point(layout, read))
 
-    def of_systems(point: Point) -> Callable[[str], Entry]:
-        return lambda system: TO_DEFAULT.entry(source, replace(point, system=system))
-
     found = [
         Panel("Kernel alone, L_p = 8K", [*kernels.values()], _gains(kernels, of_kernel)),
-        _one_prefix(of_systems),
-        Panel(
+        _one_prefix(source),
+        _serving(
+            source,
             "Serving four unequal prefixes",
-            [*FOUR_PREFIXES.values()],
-            _gains(FOUR_PREFIXES, of_systems(four.with_traits(kv_budget="full"))),
+            FOUR_PREFIXES,
+            four.with_traits(kv_budget="full"),
         ),
     ]
     return [panel for panel in found if len(panel.gains) > 1]
 
 
-def _one_prefix(of_systems: Callable[[Point], Callable[[str], Entry]]) -> Panel:
-    """At the length that tells most causes apart; among equals the longest."""
+def _serving(source: CellSource, title: str, names: Mapping[str, str], point: Point) -> Panel:
+    """Throughput of each system at a place over SGLang default's."""
+    at = source.place(point)
+    if at is not None:
+        title += f" (tokens streamed {provenance.grouping(at.stream_interval)})"
+    places = {system: replace(point, system=system) for system in names}
+    gains = _gains(names, lambda system: TO_DEFAULT.entry(source, places[system]))
+    return Panel(title, [*names.values()], gains, [*places.values()])
+
+
+def _one_prefix(source: CellSource) -> Panel:
+    """At the length that tells most causes apart; among equals the longest.
+
+    Before that comes the largest stream interval at which at least two systems with storage were
+    measured: sent one by one, tokens come as fast as the front end lets them, whatever the cause.
+    """
+    stored = [label for system, label in ONE_PREFIX.items() if system in STORAGE_SYSTEMS]
     found = []
     for l_p in LENGTHS:
         point = Point(paper.LLAMA_8B, "granikv", "sharegpt", 256, l_p)
-        title = f"Serving one prefix, L_p = {length_label(l_p)}"
-        gains = _gains(ONE_PREFIX, of_systems(point))
-        found.append(Panel(title, [*ONE_PREFIX.values()], gains))
-    return max(found, key=lambda panel: len(panel.gains))
+        panel = _serving(
+            source, f"Serving one prefix, L_p = {length_label(l_p)}", ONE_PREFIX, point
+        )
+        at = source.place(point)
+        compared = sum(label in panel.gains for label in stored) > 1
+        interval = at.stream_interval if at is not None and compared else 1
+        found.append((interval, len(panel.gains), panel))
+    return max(found, key=lambda one: one[:2])[2]
 
 
 def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
@@ -120,7 +141,8 @@ def _drawing(source: CellSource, found: Sequence[Panel]) -> Drawing:
         "first bar of each panel. Two bars that differ in one thing show what it gives, where both "
         "were measured; from SGLang's own bars to those on GraniKV's storage the page size and the "
         "prefill backend change too. [low, high]: the 95% interval over runs; without it one run "
-        "of either side, whose spread is not known.",
+        "of either side, whose spread is not known."
+        + streamed([source], [point for panel in found for point in panel.served]),
     )
 
 

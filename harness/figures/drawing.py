@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from harness.analysis.statistics import Estimate
+from harness.tables import provenance
+from harness.tables.numbers import Point
+from harness.tables.sources import CellSource
 
 
 class NothingToDraw(Exception):  # noqa: N818 - it is an answer, not an error
@@ -35,3 +38,12 @@ def whiskers(estimates: Sequence[Estimate]) -> NDArray[np.float64]:
         for e in estimates
     ]
     return np.transpose(np.array(lengths, dtype=np.float64))
+
+
+def streamed(sources: Iterable[CellSource], points: Sequence[Point]) -> str:
+    """What tables say of how these points' tokens were streamed, a sentence a source.
+
+    Stands behind a caption: each sentence with a blank before it.
+    """
+    said = [provenance.streaming(source, points) for source in sources]
+    return "".join(f" {sentence}" for sentence in said if sentence)

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from harness import metrics, paper
 from harness.analysis.cells import SYSTEMS, CellLike, requests, standing
 from harness.figures import style
-from harness.figures.drawing import Drawing
+from harness.figures.drawing import Drawing, streamed
 from harness.tables.budgets import BUDGETS
 from harness.tables.entries import Printed
 from harness.tables.metrics import BASELINES, TPOT_P50, TPOT_P99, TTFT_P50
@@ -125,7 +125,8 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
             _name_missing(axes, curves)
         style.describe(line[0], title=source.heading, x=PANELS[0].axis, y=Y)
     figure.legend(handles=_key(), loc="outside lower center", ncols=len(BASELINES))
-    return Drawing(figure, _caption(bool(sources), _budgets(sources)))
+    said = streamed(sources, [point(system) for system in BASELINES])
+    return Drawing(figure, _caption(bool(sources), _budgets(sources)) + said)
 
 
 def _key() -> list[Line2D]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import matplotlib as mpl
 import numpy as np
@@ -17,10 +17,11 @@ from harness import paper
 from harness.analysis.cells import CellLike, group_size, m_sat
 from harness.analysis.statistics import Estimate
 from harness.figures import style
-from harness.figures.drawing import Drawing
+from harness.figures.drawing import Drawing, streamed
 from harness.tables.comparison import length_label
 from harness.tables.entries import Measured
 from harness.tables.grid import SHAREGPT, SHAREGPT_B, SHAREGPT_LENGTHS
+from harness.tables.metrics import BASELINES as SYSTEMS
 from harness.tables.metrics import OUTPUT, TO_CASCADE, TO_DEFAULT
 from harness.tables.numbers import Metric, Point
 from harness.tables.sources import CellSource, Sources
@@ -92,10 +93,7 @@ def measured_maps(sources: Sources) -> list[Map]:
 
 
 def _measured(source: CellSource, config: str, metric: Metric, title: str) -> Map:
-    points = [
-        [Point(config, "granikv", "sharegpt", b, l_p) for b in SHAREGPT_B]
-        for l_p in SHAREGPT_LENGTHS
-    ]
+    points = _points(config)
     found = [[_ratio(source, point, metric) for point in row] for row in points]
     ratios = np.array(
         [[float("nan") if one is None else one.value for one in row] for row in found]
@@ -106,6 +104,14 @@ def _measured(source: CellSource, config: str, metric: Metric, title: str) -> Ma
     cells = [cell for row in points for point in row for cell in source.shown(point)]
     threshold = _threshold(m_sat(cells[0]), group_size(cells[0])) if cells else None
     return Map(config, source.heading, title, ratios, threshold, frozenset(single))
+
+
+def _points(config: str) -> list[list[Point]]:
+    """GraniKV's places, rows L_p, columns B."""
+    return [
+        [Point(config, "granikv", "sharegpt", b, l_p) for b in SHAREGPT_B]
+        for l_p in SHAREGPT_LENGTHS
+    ]
 
 
 def _ratio(source: CellSource, point: Point, metric: Metric) -> Estimate | None:
@@ -137,7 +143,8 @@ def _draw_map(axes: Axes, one: Map, colours: ScalarMappable) -> None:
         )
     if one.threshold is not None:
         axes.axvline(one.threshold - 0.5, color=style.BLACK, linewidth=1.4, linestyle="--")
-    axes.set_xticks(range(len(SHAREGPT_B)), [f"{b:,}" for b in SHAREGPT_B])
+    # Smaller than a label elsewhere: 512 and 1,024 are neighbours in a narrow column.
+    axes.set_xticks(range(len(SHAREGPT_B)), [f"{b:,}" for b in SHAREGPT_B], fontsize=7)
     axes.set_yticks(
         range(len(SHAREGPT_LENGTHS)), [length_label(length) for length in SHAREGPT_LENGTHS]
     )
@@ -154,7 +161,8 @@ def rows(maps: Sequence[Map]) -> list[list[Map]]:
 
 def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
     """One row a source and baseline: the paper's two, then this project's GPU cells."""
-    grid = rows([*paper_maps(), *measured_maps(Sources.of(cells, shipped))])
+    sources = Sources.of(cells, shipped)
+    grid = rows([*paper_maps(), *measured_maps(sources)])
     figure = style.figure(8.4, 0.7 + 2.15 * len(grid))
     colours = ScalarMappable(NORM, mpl.colormaps[COLOURS])
     panels = figure.subplots(len(grid), len(SHAREGPT), squeeze=False)
@@ -185,7 +193,14 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
     )
     bar.set_label("GraniKV's output throughput over the baseline's")
     bar.set_ticks(TICKS, labels=[f"{tick:g}×" for tick in TICKS])
-    return Drawing(figure, _caption(grid))
+    points = [
+        replace(point, system=system)
+        for config in columns
+        for row in _points(config)
+        for point in row
+        for system in SYSTEMS
+    ]
+    return Drawing(figure, _caption(grid) + streamed(sources.measured(""), points))
 
 
 def _extend(grid: Sequence[Sequence[Map]]) -> str:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from harness.analysis.cells import CellLike
 from harness.analysis.statistics import Estimate
 from harness.figures import style
-from harness.figures.drawing import Drawing, whiskers
+from harness.figures.drawing import Drawing, streamed, whiskers
 from harness.tables.budgets import BUDGETS
 from harness.tables.entries import Measured, Printed
 from harness.tables.metrics import OUTPUT, TPOT_P50
@@ -99,7 +99,12 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
         style.describe(axes, title=title, x="f_p (share of the KV budget given to HOT)", y="")
     panels[0].set_ylim(top=1.12 * panels[0].get_ylim()[1])
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    return Drawing(figure, _caption(count > 1))
+    points = [
+        point(fraction).with_traits(kv_budget=budget)
+        for fraction in (*FRACTIONS, None)
+        for budget in BUDGETS
+    ]
+    return Drawing(figure, _caption(count > 1) + streamed(sources.measured(""), points))
 
 
 def _caption(measured: bool) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from harness import paper
-from harness.analysis.cells import SYSTEMS, CellLike
+from harness.analysis.cells import SYSTEMS, CellLike, standing
 from harness.analysis.statistics import Estimate
 from harness.figures import style
-from harness.figures.drawing import Drawing, whiskers
+from harness.figures.drawing import Drawing, streamed, whiskers
 from harness.tables.comparison import length_label
 from harness.tables.entries import Measured
 from harness.tables.metrics import BASELINES, OUTPUT
@@ -26,13 +27,23 @@ PAPER_TABLES = {paper.LLAMA_8B: 9, paper.QWEN_14B: 10, paper.QWEN_32B: 11}
 
 @dataclass(frozen=True)
 class Series:
-    """One line: L_p in tokens and output tok/s with its interval (runs = 0 where printed)."""
+    """One line: L_p in tokens and output tok/s with its interval (runs = 0 where printed).
+
+    intervals: the tokens of a streamed event at each L_p (1 where printed, which says nothing).
+    """
 
     config: str
     system: str
     origin: str
     lengths: tuple[int, ...]
     estimates: tuple[Estimate, ...]
+    intervals: tuple[int, ...]
+
+    def alike(self) -> list[slice]:
+        """Neighbouring points of one stream interval; a line between others would compare them."""
+        runs = groupby(range(len(self.lengths)), key=lambda index: self.intervals[index])
+        members = [list(run) for _, run in runs]
+        return [slice(run[0], run[-1] + 1) for run in members]
 
 
 def paper_series() -> list[Series]:
@@ -43,7 +54,8 @@ def paper_series() -> list[Series]:
         for system in BASELINES:
             values = [paper.value(rows, system=system, l_p=l_p) for l_p in LENGTHS]
             estimates = tuple(Estimate(value, value, value, 0) for value in values)
-            series.append(Series(config, system, "paper", LENGTHS, estimates))
+            alike = (1,) * len(LENGTHS)
+            series.append(Series(config, system, "paper", LENGTHS, estimates, alike))
     return series
 
 
@@ -65,29 +77,34 @@ def _measured(source: CellSource, config: str, system: str) -> Series:
     found = {
         l_p: entry.estimate
         for l_p in LENGTHS
-        if isinstance(
-            entry := source.entry(Point(config, system, "sharegpt", B, l_p), OUTPUT), Measured
-        )
+        if isinstance(entry := source.entry(_point(config, system, l_p), OUTPUT), Measured)
     }
-    return Series(config, system, source.heading, tuple(found), tuple(found.values()))
+    shown = [source.shown(_point(config, system, l_p)) for l_p in found]
+    intervals = tuple(standing(cells[0]).stream_interval for cells in shown)
+    return Series(config, system, source.heading, tuple(found), tuple(found.values()), intervals)
+
+
+def _point(config: str, system: str, l_p: int) -> Point:
+    return Point(config, system, "sharegpt", B, l_p)
 
 
 def _plot(axes: Axes, line: Series, label: str) -> None:
     colour = style.SYSTEM_COLOURS[line.system]
     of_paper = line.origin == "paper"
-    values = [estimate.value for estimate in line.estimates]
-    axes.errorbar(
-        line.lengths,
-        values,
-        yerr=whiskers(line.estimates),
-        color=colour,
-        marker=style.SYSTEM_MARKERS[line.system],
-        markerfacecolor="white" if of_paper else colour,
-        linestyle="--" if of_paper else "-",
-        linewidth=1.2 if of_paper else 1.8,
-        capsize=0 if of_paper else 2.5,
-        label=label,
-    )
+    for part in line.alike():
+        estimates = line.estimates[part]
+        axes.errorbar(
+            line.lengths[part],
+            [estimate.value for estimate in estimates],
+            yerr=whiskers(estimates),
+            color=colour,
+            marker=style.SYSTEM_MARKERS[line.system],
+            markerfacecolor="white" if of_paper else colour,
+            linestyle="--" if of_paper else "-",
+            linewidth=1.2 if of_paper else 1.8,
+            capsize=0 if of_paper else 2.5,
+            label=label,
+        )
 
 
 def _scales(axes: Axes) -> None:
@@ -101,7 +118,8 @@ def _scales(axes: Axes) -> None:
 def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
     """One panel a model: the paper's three systems dashed, this project's GPU cells solid."""
     lines = paper_series()
-    measured = measured_series(Sources.of(cells, shipped))
+    sources = Sources.of(cells, shipped)
+    measured = measured_series(sources)
     figure = style.figure(8.2, 3.1)
     # Each its own scale: on that of a faster GPU the paper's lines could not be told apart.
     panels = figure.subplots(1, len(PAPER_TABLES))
@@ -120,7 +138,14 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
         if measured
         else "; no GPU cell yet"
     )
-    return Drawing(figure, f"Output throughput over L_p, each model on its own scale: {origins}.")
+    if any(len(line.alike()) > 1 for line in measured):
+        origins += "; points streamed in different ways are not joined"
+    points = [
+        _point(c, system, l_p) for c in PAPER_TABLES for system in BASELINES for l_p in LENGTHS
+    ]
+    said = streamed(sources.measured(""), points)
+    caption = f"Output throughput over L_p, each model on its own scale: {origins}.{said}"
+    return Drawing(figure, caption)
 
 
 def _unique_handles(panels: Sequence[Axes]) -> dict[str, Artist]:

@@ -25,6 +25,14 @@ def source(cells: list[MadeUpCell]) -> CellSource:
     return Sources.of([], cells).measured("")[0]
 
 
+def one_prefix(l_p: int, interval: int, *systems: str, tok_s: float = 9_000.0) -> list[MadeUpCell]:
+    """Cells of one length whose events held `interval` tokens each."""
+    cells = [
+        serving(s, "sharegpt", (l_p,), 256, engine={"stream_interval": interval}) for s in systems
+    ]
+    return [MadeUpCell(c.id, c.config, {"output_tok_s": tok_s}) for c in cells]
+
+
 def gains(panel: causes.Panel) -> dict[str, float]:
     return {label: round(gain.value, 4) for label, gain in panel.gains.items()}
 
@@ -54,10 +62,30 @@ def test_one_prefix_is_shown_at_the_length_that_tells_most_causes_apart() -> Non
     systems = ("sglang_default", "sglang_cascade", "granikv")
     at_8k = [serving(s, "sharegpt", (8192,), 256) for s in systems]
     (one,) = causes.panels(source([*SERVED, *at_8k]))
-    assert one.title == "Serving one prefix, L_p = 8K"
+    assert one.title.startswith("Serving one prefix, L_p = 8K ")
     assert len(one.gains) == 3
     (longest,) = causes.panels(source([*SERVED, *at_8k[::2]]))
-    assert longest.title == "Serving one prefix, L_p = 16K"
+    assert longest.title.startswith("Serving one prefix, L_p = 16K ")
+
+
+def test_tokens_in_groups_come_first_where_two_systems_with_storage_stand_there() -> None:
+    """One by one, the front end sets the pace; but a single bar with storage tells no cause."""
+    baselines = ("sglang_default", "sglang_cascade")
+    at_8k = one_prefix(8192, 1, *baselines, "cascade_on_granikv", "granikv")
+    few = one_prefix(16384, 8, *baselines, "granikv")
+    (one,) = causes.panels(source([*at_8k, *few]))
+    assert one.title == "Serving one prefix, L_p = 8K (tokens streamed one by one)"
+    (one,) = causes.panels(source([*at_8k, *few, *one_prefix(16384, 8, "granikv_dense")]))
+    assert one.title == "Serving one prefix, L_p = 16K (tokens streamed in groups of 8)"
+    (one,) = causes.panels(source([*at_8k, *one_prefix(4096, 8, "sglang_default", "granikv")]))
+    assert one.title.startswith("Serving one prefix, L_p = 8K ")
+
+
+def test_bars_at_the_front_end_s_pace_are_said_to_be() -> None:
+    for interval, tok_s, said in ((1, 12_000.0, True), (1, 9_000.0, False), (8, 12_000.0, False)):
+        cells = one_prefix(8192, interval, "sglang_default", "granikv", tok_s=tok_s)
+        caption = drawing("causes", shipped=cells).caption
+        assert ("are those of SGLang's HTTP front end" in caption) is said
 
 
 def test_the_caption_says_what_else_differs_and_that_one_run_has_no_spread() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -93,3 +95,23 @@ def test_the_scale_says_where_a_ratio_lies_beyond_it() -> None:
 
 def test_without_cells_it_says_so() -> None:
     assert "No GPU cell yet" in drawing("regimes").caption
+
+
+def test_labels_of_b_stand_apart() -> None:
+    for axes in drawn_axes(drawing("regimes", shipped=CELLS).figure)[:-1]:
+        places = [label.get_window_extent() for label in axes.get_xticklabels()]
+        digit = places[0].width  # "8"
+        for left, right in pairwise(places):
+            assert right.x0 - left.x1 > digit
+
+
+def test_the_caption_says_how_tokens_were_streamed() -> None:
+    """SGLang's own rate counts too: a ratio has two sides."""
+    engine = {"stream_interval": 1}
+    both = [
+        serving(system, "sharegpt", (1024,), 256, engine=engine)
+        for system in ("sglang_default", "granikv")
+    ]
+    fast = MadeUpCell(both[0].id, both[0].config, {"output_tok_s": 10_700.0})
+    assert "one by one, so that rates" in drawing("regimes", shipped=[fast, both[1]]).caption
+    assert "streamed" not in drawing("regimes", shipped=both).caption

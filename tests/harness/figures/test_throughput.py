@@ -10,6 +10,7 @@ from harness import paper
 from harness.figures import style, throughput
 from harness.tables.sources import Sources
 from tests.harness.analysis.made_up import MadeUpCell, cpu_cell, gpu_cell
+from tests.harness.campaign import serving
 
 Lines = dict[str, tuple[list[float], list[float]]]
 
@@ -100,3 +101,30 @@ def test_a_single_run_has_no_caps() -> None:
         drawn[str(container.get_label())] = lengths
     assert drawn["GraniKV, here (one H200)"] == pytest.approx([200.0])
     assert drawn["SGLang default, here (one H200)"] == []
+
+
+def test_points_of_different_stream_intervals_are_not_joined() -> None:
+    cells = [
+        serving("granikv", "sharegpt", (l_p,), 256, engine={"stream_interval": interval})
+        for l_p, interval in ((512, 8), (1024, 1), (2048, 1), (16384, 8))
+    ]
+    with style.styled():
+        shown = throughput.draw([], cells)
+    lines = [
+        np.asarray(container.lines[0].get_xdata()).tolist()
+        for container in shown.figure.axes[0].containers
+        if isinstance(container, ErrorbarContainer)
+        and container.lines[0] is not None
+        and "shipped" in str(container.get_label())
+    ]
+    assert lines == [[512], [1024, 2048], [16384]]
+    labels = [text.get_text() for text in shown.figure.legends[0].get_texts()]
+    assert labels.count("GraniKV, shipped (one H200)") == 1
+    assert "streamed in different ways are not joined" in shown.caption
+    assert "in groups of 8 at L_p = 512 and 16K; one by one at L_p = 1K and 2K." in shown.caption
+
+
+def test_of_points_that_were_streamed_alike_nothing_is_said() -> None:
+    with style.styled():
+        caption = throughput.draw([gpu_cell("granikv", 9_000.0)], []).caption
+    assert "streamed" not in caption
