@@ -162,9 +162,19 @@ def _draw_tree(axes: Axes, layout: radix.Layout, listed: str) -> None:
     style.describe(
         axes,
         title="Radix tree: a bar is a node, its children to the right; letters are slabs",
-        x=f"token position in the prompt{listed}",
+        x=f"token position in the prompt{listed}{_below(layout.bars)}",
         y="",
     )
+
+
+def _below(bars: Sequence[radix.Bar]) -> str:
+    """A bar of many branches is as long as the longest of them: what lies below is not drawn."""
+    counts = {
+        pool: sum(bar.nodes - bar.branches for bar in bars if bar.hot is hot)
+        for pool, hot in (("HOT", True), ("COLD", False))
+    }
+    said = " and ".join(f"{count:,} {pool}" for pool, count in counts.items() if count)
+    return f"\nNot drawn apart: {said} nodes below those that share a bar" if said else ""
 
 
 def _listed(state: Mapping[str, Any]) -> str:

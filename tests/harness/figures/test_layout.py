@@ -102,6 +102,22 @@ def test_what_the_server_does_not_list_is_said() -> None:
     assert tree.get_xlabel() == "token position in the prompt (12 of 1,059 nodes listed)"
 
 
+def test_what_hangs_below_branches_that_share_a_bar_is_said() -> None:
+    """The key counts every slab: twelve suffixes of which ten are drawn need a word."""
+    deep = state()
+    for i in range(10):
+        deep["tree"].append(tree_node(100 + i, 3, 256, 4, 1448 + 4 * i, 1))
+    for i in range(2):
+        deep["tree"].append(tree_node(200 + i, 100 + i, 260, 4, 1488 + 4 * i, 1))
+    deep["tree"].append(tree_node(300, 30, 265, 2, None, 1))
+    _, _, tree, key = draw(cell(layout=deep))[0].axes
+    assert "12 slabs of suffixes" in [text.get_text() for text in key.texts]
+    assert "10 × HOT, 4–8 tokens" in [text.get_text() for text in tree.texts]
+    assert tree.get_xlabel().endswith(
+        "\nNot drawn apart: 2 HOT and 1 COLD nodes below those that share a bar"
+    )
+
+
 def test_slivers_keep_their_colour() -> None:
     """Seventy suffixes in slabs are a few pixels wide: black edges would be all there is to see."""
     many = state()
