@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.analysis.cells import CellLike, number, standing
+from harness.analysis.cells import KERNEL, CellLike, number, standing
 from harness.report.command import command
+from harness.tables import provenance
 from harness.tables.comparison import length_label, system_label
 from harness.tables.sources import Sources
 
@@ -40,8 +41,8 @@ def describe(cell: CellLike) -> dict[str, Any]:
     at = standing(cell)
     lengths = "/".join(length_label(n) for n in at.prefix_lengths[:8])
     served = [at.kind, f"prefix {lengths}" if lengths else "", f"B = {at.b}" if at.b else ""]
-    if at.stream_interval > 1:
-        served.append(f"streamed in groups of {at.stream_interval} tokens")
+    if at.kind != KERNEL and (at.stream_interval > 1 or not at.functional):
+        served.append(f"tokens streamed {provenance.grouping(at.stream_interval)}")
     return {
         "id": cell.id,
         "system": system_label(at.system),
@@ -57,12 +58,14 @@ def describe(cell: CellLike) -> dict[str, Any]:
 
 
 def _engine(cell: CellLike) -> str:
-    """What the engine decodes by its own log, and what of it reached the client."""
+    """What the engine decodes by its own log, and the client's steady rate beside it."""
     rate, share = number(cell, "engine_decode_tok_s"), number(cell, "delivered_share")
     if rate is None:
         return ""
     decoded = f"decodes {rate:,.0f} tok/s by its own log"
-    return decoded if share is None else f"{decoded}; {share:.0%} of it reached the client"
+    if share is None:
+        return decoded
+    return f"{decoded}; the client's steady rate, prefills included, is {share:.0%} of that"
 
 
 def _hardware(cell: CellLike) -> str:

@@ -7,7 +7,8 @@ import pytest
 from harness.report import tables
 from harness.report.cells import Registry, describe
 from harness.tables.sources import Sources
-from tests.harness.analysis.made_up import MadeUpCell, gpu_cell
+from tests.harness.analysis.made_up import MadeUpCell, cpu_cell, gpu_cell
+from tests.harness.campaign import kernel, serving
 from tests.harness.report.some_cells import here, shipped
 
 SOURCES = Sources.of(here(), shipped())
@@ -96,7 +97,7 @@ def test_a_cell_in_words() -> None:
     words = describe(cell)
     assert words["hardware"] == "one H200 (NVIDIA H200, driver 590.1)"
     assert words["software"] == "sglang 0.5.17, revision 0123456789ab"
-    assert words["workload"] == "sharegpt, prefix 16K, B = 256"
+    assert words["workload"] == "sharegpt, prefix 16K, B = 256, tokens streamed one by one"
     assert words["system"] == "GraniKV"
     two = MadeUpCell("x", cell.config, {}, record={"environment": {"gpus": [gpu, gpu]}})
     # Its server used one: a machine's other GPUs do not make it faster.
@@ -107,3 +108,22 @@ def test_a_cell_without_an_environment_is_still_described() -> None:
     words = describe(gpu_cell("granikv", 1.0, valid=False, reasons=["lag"]))
     assert (words["hardware"], words["software"]) == ("one H200", "")
     assert (words["valid"], words["reasons"]) == (False, ["lag"])
+
+
+def test_how_tokens_were_streamed_is_told_of_what_a_gpu_served() -> None:
+    def streamed(cell: MadeUpCell) -> bool:
+        return "streamed" in describe(cell)["workload"]
+
+    in_groups = serving("granikv", "sharegpt", (16384,), 256, engine={"stream_interval": 8})
+    assert describe(in_groups)["workload"].endswith("tokens streamed in groups of 8")
+    assert not streamed(kernel("HOT", "shared"))
+    assert not streamed(cpu_cell("granikv", 1.0))
+
+
+def test_all_tokens_are_said_to_reach_the_client() -> None:
+    """The share is of two rates: prefills take time in the client's, none in the engine's."""
+    rates = {"engine_decode_tok_s": 18_221.0, "delivered_share": 0.822}
+    assert describe(gpu_cell("granikv", 1.0, metrics=rates))["engine"] == (
+        "decodes 18,221 tok/s by its own log; the client's steady rate, prefills included, is 82% "
+        "of that"
+    )
