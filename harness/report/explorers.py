@@ -42,17 +42,21 @@ def data(sources: Sources) -> dict[str, Any]:
 
 
 def profiles() -> list[dict[str, Any]]:
-    """Hardware profiles: roofs in TFLOP/s and GB/s, and M_sat; null where a profile has none."""
+    """Hardware profiles: roofs in TFLOP/s and GB/s, and M_sat; null where a profile has none.
+
+    fitted: whether the profile has a cost model, by which `auto` then goes instead of M_sat.
+    """
     found = []
     for profile in read_profiles(paper.ROOT / "conf" / "hardware"):
-        roofs = profile.get("ceilings") or {}
+        roofs, dispatch = profile.get("ceilings") or {}, profile.get("dispatch") or {}
         found.append(
             {
                 "name": profile["name"],
                 "title": str(profile.get("title", profile["name"])),
                 "peak": roofs.get("peak_tflops"),
                 "bandwidth": roofs.get("bandwidth_gbps"),
-                "m_sat": (profile.get("dispatch") or {}).get("m_sat"),
+                "m_sat": dispatch.get("m_sat"),
+                "fitted": bool(dispatch.get("cost")),
                 "source": " ".join(str((profile.get("measured") or {}).get("source", "")).split()),
             }
         )
@@ -79,18 +83,21 @@ def models() -> list[dict[str, Any]]:
 
 
 def layouts(sources: Sources) -> list[dict[str, Any]]:
-    """Prefix lengths in tokens, f_p, KV slots and B: the paper's tables, then live servers."""
+    """Prefix lengths in tokens, f_p, KV slots and B: the paper's tables, then live servers.
+
+    Live servers stand by their number of prefixes, then by length.
+    """
     found: list[dict[str, Any]] = [
         {"label": label, "lengths": list(lengths), "f_p": f_p, "slots": PAPER_BUDGET, "b": 256}
         for label, lengths, f_p in LAYOUTS
     ]
-    seen: set[str] = set()
+    seen: dict[str, dict[str, Any]] = {}
     for cell in (*sources.here, *sources.shipped):
         live = _live(cell)
-        if live is not None and live["label"] not in seen and len(seen) < LIVE:
-            seen.add(live["label"])
-            found.append(live)
-    return found
+        if live is not None and len(seen) < LIVE:
+            seen.setdefault(live["label"], live)
+    live_ones = sorted(seen.values(), key=lambda one: (len(one["lengths"]), one["lengths"]))
+    return [*found, *live_ones]
 
 
 def _live(cell: CellLike) -> dict[str, Any] | None:

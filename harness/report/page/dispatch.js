@@ -49,7 +49,8 @@ function updateDispatch() {
   const sign = m >= values.msat ? "≥" : "<";
   const each = Math.floor(values.b / values.k) * values.group;
   const classes = values.k > 1 ? ` The rule counts the whole batch; each of ${human(values.k)} classes has about ${human(each)} rows, ${choose(each, values.msat)} by itself.` : "";
-  byId("d-result").textContent = `M_eff = ${human(values.b)} · ${human(values.group)} = ${human(m)} ${sign} ${human(values.msat)}: ${choose(m, values.msat)}.${classes} Dense from B = ${human(Math.ceil(values.msat / values.group))} on.${unknown}`;
+  const fitted = profile.fitted ? " That is the paper's rule: auto on this profile goes by its fitted cost model and takes the least predicted time of paged, cascade and dense." : "";
+  byId("d-result").textContent = `M_eff = ${human(values.b)} · ${human(values.group)} = ${human(m)} ${sign} ${human(values.msat)}: ${choose(m, values.msat)}.${classes} Dense from B = ${human(Math.ceil(values.msat / values.group))} on.${fitted}${unknown}`;
 }
 
 function loadProfile() {

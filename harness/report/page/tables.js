@@ -79,9 +79,15 @@ function pin(table) {
     for (let index = 0; index < labels && row.cells[index].colSpan === 1; index += 1) row.cells[index].style.left = `${lefts[index]}px`;
   }
 }
-const pinAll = () => document.querySelectorAll("table[data-table]").forEach(pin);
+// Which boxes hold more than they show, and whether some of it is still to the right.
+function hint(box) {
+  box.classList.toggle("sideways", box.scrollWidth > box.clientWidth);
+  box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+}
+const pinAll = () => document.querySelectorAll("table[data-table]").forEach((table) => { pin(table); hint(table.parentElement); });
 pinAll();
 addEventListener("resize", pinAll);
+document.querySelectorAll(".scroll").forEach((box) => box.addEventListener("scroll", () => hint(box), { passive: true }));
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button) return;

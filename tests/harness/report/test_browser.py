@@ -100,6 +100,30 @@ def test_the_page_itself_never_scrolls_sideways(page: Page, width: int) -> None:
         page.resize(1200)
 
 
+def boxes(page: Page) -> list[tuple[str, bool, bool, bool]]:
+    """Of each table: whether it is wider than its box, shaded on the right, and told to be."""
+    found = page.run(
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done("
+        "[...document.querySelectorAll('.tablebox .scroll')].map((b) => [b.closest('section').id,"
+        " b.scrollWidth > b.clientWidth, b.classList.contains('more'),"
+        " b.previousElementSibling.offsetParent !== null])))))"
+    )
+    return [tuple(one) for one in found]
+
+
+def test_columns_outside_their_box_are_told_of(page: Page) -> None:
+    page.resize(1400)
+    try:
+        found = boxes(page)
+        assert {wide for _, wide, _, _ in found} == {True, False}
+        assert all(wide == more == told for _, wide, more, told in found)
+        page.run("document.querySelector('#table09 .scroll').scrollLeft = 1e6")
+        assert ("table09", True, False, True) in boxes(page)
+    finally:
+        page.run("document.querySelector('#table09 .scroll').scrollLeft = 0")
+        page.resize(1200)
+
+
 def test_headings_sort_up_down_and_back(page: Page) -> None:
     before = rows(page, "#table03")
     sort(page, "#table03", 3)
@@ -341,6 +365,14 @@ def test_the_dispatch_explorer_applies_the_papers_rule(page: Page) -> None:
     page.fill("d-k", 8)
     assert "each of 8 classes has about 128 rows" in page.text("d-result")
     page.fill("d-k", 1)
+
+
+def test_a_profile_with_a_cost_model_does_not_go_by_the_papers_rule(page: Page) -> None:
+    for name, fitted in (("h200", True), ("a100_40gb", False)):
+        page.fill(
+            "d-profile", str(page.run(f"DATA.explore.profiles.findIndex(p => p.name === '{name}')"))
+        )
+        assert ("goes by its fitted cost model" in page.text("d-result")) is fitted
 
 
 def test_a_profile_without_m_sat_asks_for_one(page: Page) -> None:

@@ -7,6 +7,7 @@ import pytest
 from harness import paper
 from harness.report import explorers, notes
 from harness.tables.sources import Sources
+from tests.harness.campaign import K4, serving
 from tests.harness.report.some_cells import here, shipped
 
 
@@ -15,6 +16,7 @@ def test_profiles_are_those_of_conf() -> None:
     assert found["a100_40gb"]["m_sat"] == 1024
     assert (found["a100_40gb"]["peak"], found["a100_40gb"]["bandwidth"]) == (312, 1555)
     assert found["cpu"]["peak"] is None
+    assert (found["a100_40gb"]["fitted"], found["h200"]["fitted"]) == (False, True)
 
 
 def test_models_are_those_of_their_files() -> None:
@@ -30,6 +32,13 @@ def test_layouts_of_the_paper_and_of_live_servers() -> None:
     live = found[-1]
     assert live["label"].startswith("Live: multi_prefix 64/128/256/512")
     assert (live["slots"], live["hot_live"], live["f_p"]) == (15_616, 960, 0.5)
+
+
+def test_live_servers_stand_by_length() -> None:
+    cells = [serving("granikv", "sharegpt", (n,), 256) for n in (8192, 16384, 512, 1024)]
+    four = serving("granikv", "multi_prefix", K4, 256, k=4)
+    live = explorers.layouts(Sources.of([], [four, *cells]))[len(explorers.LAYOUTS) :]
+    assert [one["lengths"] for one in live] == [[512], [1024], [8192], [16384], list(K4)]
 
 
 def test_a_live_servers_invalid_cell_is_not_offered() -> None:
