@@ -17,8 +17,8 @@ from harness.analysis.statistics import Estimate
 from harness.figures import style
 from harness.figures.drawing import Drawing, NothingToDraw, streamed
 from harness.tables import provenance, table05
-from harness.tables.comparison import length_label
 from harness.tables.entries import TIMES, Entry, Kind, Measured, write
+from harness.tables.labels import length_label
 from harness.tables.metrics import TO_DEFAULT
 from harness.tables.numbers import Point
 from harness.tables.sources import CellSource, Sources

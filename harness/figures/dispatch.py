@@ -13,8 +13,8 @@ from harness.analysis.cells import CellLike
 from harness.analysis.derived import BACKENDS
 from harness.figures import style
 from harness.figures.drawing import Drawing
-from harness.tables.comparison import length_label
 from harness.tables.entries import Kind, Measured
+from harness.tables.labels import length_label
 from harness.tables.numbers import Metric, Point
 from harness.tables.sources import CellSource, Sources
 from harness.tables.table15 import BS, LENGTHS

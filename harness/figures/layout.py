@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from harness.analysis.cells import CellLike, Standing, server_state, standing
 from harness.figures import radix, style
 from harness.figures.drawing import Drawing, NothingToDraw
-from harness.tables.comparison import length_label, system_label
+from harness.tables.labels import length_label, system_label
 
 SLAB_COLOURS = (style.SKY, style.ORANGE, style.GREEN, style.PURPLE, style.VERMILION)
 COLD_COLOUR = "#b5b5b5"

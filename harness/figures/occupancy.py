@@ -17,7 +17,7 @@ from harness.analysis.cells import CellLike, Standing, setting, standing
 from harness.figures import style
 from harness.figures.drawing import Drawing, NothingToDraw
 from harness.tables.budgets import BUDGETS
-from harness.tables.comparison import length_label
+from harness.tables.labels import length_label
 from harness.tables.numbers import HEADLINE_B, STAND_IN
 
 USES = {

@@ -18,9 +18,9 @@ from harness.analysis.cells import CellLike, group_size, m_sat
 from harness.analysis.statistics import Estimate
 from harness.figures import style
 from harness.figures.drawing import Drawing, streamed
-from harness.tables.comparison import length_label
 from harness.tables.entries import Measured
 from harness.tables.grid import SHAREGPT, SHAREGPT_B, SHAREGPT_LENGTHS
+from harness.tables.labels import length_label
 from harness.tables.metrics import BASELINES as SYSTEMS
 from harness.tables.metrics import OUTPUT, TO_CASCADE, TO_DEFAULT
 from harness.tables.numbers import Metric, Point

@@ -14,8 +14,8 @@ from harness.analysis.cells import SYSTEMS, CellLike, standing
 from harness.analysis.statistics import Estimate
 from harness.figures import style
 from harness.figures.drawing import Drawing, streamed, whiskers
-from harness.tables.comparison import length_label
 from harness.tables.entries import Measured
+from harness.tables.labels import length_label
 from harness.tables.metrics import BASELINES, OUTPUT
 from harness.tables.numbers import Point
 from harness.tables.sources import CellSource, Sources

@@ -9,7 +9,7 @@ from typing import Any
 from harness.analysis.cells import KERNEL, CellLike, number, standing
 from harness.report.command import command
 from harness.tables import provenance
-from harness.tables.comparison import length_label, system_label
+from harness.tables.labels import length_label, system_label
 from harness.tables.sources import Sources
 
 PACKAGES = ("sglang", "torch", "triton", "flashinfer-python", "granikv")

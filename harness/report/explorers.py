@@ -11,8 +11,8 @@ from harness.analysis.roofline import read_profiles
 from harness.figures import bridge, figure1
 from harness.figures.bridge import Bar
 from harness.tables import table05
-from harness.tables.comparison import length_label
 from harness.tables.entries import Measured
+from harness.tables.labels import length_label
 from harness.tables.printed import PaperSource
 from harness.tables.sources import CellSource, Sources
 

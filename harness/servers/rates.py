@@ -63,7 +63,7 @@ def engine_decode_tok_s(text: str) -> float:
 
 
 def delivered_share(output_tok_s_steady: float, engine_decode_tok_s: float) -> float:
-    """What reached the client in the steady window / what the engine decodes, both in tok/s.
+    """The client's rate in the steady window / what the engine decodes, both in tok/s.
 
     Prefills in the window lower it too; without any, well below 1 means that the front end, not the
     engine, set the throughput. NaN where either is not known.

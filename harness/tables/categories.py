@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from harness.tables.comparison import Comparison, Row, system_label
+from harness.tables.comparison import Comparison, Row
 from harness.tables.computed import Computed
 from harness.tables.entries import Kind, Measured
+from harness.tables.labels import system_label
 from harness.tables.metrics import BASELINES, GPU_ONLY
 from harness.tables.numbers import Point
 from harness.tables.sources import CellSource, Runs

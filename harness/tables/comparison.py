@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.cells import SYSTEMS
 from harness.tables import provenance, steadiness
 from harness.tables.entries import Entry, Kind
 from harness.tables.numbers import Metric, Number, Point, Source
@@ -139,16 +138,6 @@ def role(source: Source) -> str:
     if source.functional:
         return "functional"
     return "measured" if isinstance(source, CellSource) else "paper"
-
-
-def system_label(name: str) -> str:
-    """A system's name as tables print it."""
-    return SYSTEMS.get(name, name)
-
-
-def length_label(tokens: int) -> str:
-    """512 -> "512", 4096 -> "4K"."""
-    return f"{tokens // 1024}K" if tokens % 1024 == 0 else f"{tokens:,}"
 
 
 def with_measured_lengths(row: Row, sources: Sequence[Source]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from harness import paper
 from harness.tables import budgets
-from harness.tables.comparison import Row, system_label
+from harness.tables.comparison import Row
+from harness.tables.labels import system_label
 from harness.tables.metrics import BASELINES
 from harness.tables.numbers import Point
 

@@ -7,7 +7,7 @@ from itertools import combinations, groupby
 from typing import TypeAlias
 
 from harness.analysis.cells import KERNEL, CellLike, Standing, number, standing
-from harness.tables import comparison
+from harness.tables.labels import length_label
 from harness.tables.numbers import Point, Trait
 from harness.tables.sources import CellSource
 
@@ -115,7 +115,7 @@ def _listed(name: str, values: Sequence[Value], every: Sequence[Value]) -> str:
 
 def _label(name: str, value: Value) -> str:
     if isinstance(value, int):
-        return comparison.length_label(value) if name == "L_p" else f"{value:,}"
+        return length_label(value) if name == "L_p" else f"{value:,}"
     return str(value)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from harness import paper
-from harness.tables.comparison import Comparison, Row, length_label, system_label
+from harness.tables.comparison import Comparison, Row
+from harness.tables.labels import length_label, system_label
 from harness.tables.metrics import BASELINES, OUTPUT, TO_CASCADE, TO_DEFAULT, TO_FA3, of_granikv
 from harness.tables.numbers import Point
 from harness.tables.sources import Sources

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from harness import paper
 from harness.analysis import derived
-from harness.tables.comparison import Comparison, Row, length_label
+from harness.tables.comparison import Comparison, Row
 from harness.tables.computed import Computed
 from harness.tables.entries import Entry, Kind, Missing
+from harness.tables.labels import length_label
 from harness.tables.numbers import Metric, Point
 from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from harness import paper
 from harness.tables import budgets
-from harness.tables.comparison import Comparison, system_label
+from harness.tables.comparison import Comparison
 from harness.tables.entries import Kind
+from harness.tables.labels import system_label
 from harness.tables.metrics import (
     BASELINES,
     MEASURED_ONLY,
