@@ -28,6 +28,10 @@ def _disaggregated(args: Any) -> bool:
     return getattr(args, "disaggregation_mode", "null") not in (None, "null")
 
 
+def _canary(args: Any) -> bool:
+    return getattr(args, "kv_canary", "none") not in (None, "none")
+
+
 def _other_kv_type(args: Any) -> bool:
     return getattr(args, "kv_cache_dtype", "auto") not in KV_TYPES
 
@@ -65,6 +69,9 @@ ENGINE_REFUSALS = (
     Refusal(_above_one("dp_size"), "data parallelism in one server; start one server a GPU"),
     Refusal(_above_one("pp_size"), "pipeline parallelism; use --tp-size"),
     Refusal(_above_one("dcp_size"), "decode context parallelism; use --tp-size"),
+    Refusal(_above_one("attn_cp_size"), "context parallelism; use --tp-size"),
+    Refusal(_set("dllm_algorithm"), "diffusion language models; leave --dllm-algorithm out"),
+    Refusal(_canary, "the KV canary, which knows no slabs; leave --kv-canary out"),
     Refusal(_other_kv_type, f"this KV cache type; --kv-cache-dtype may be {', '.join(KV_TYPES)}"),
     Refusal(
         _float32_on_gpu,

@@ -33,6 +33,9 @@ def engine(**flags: Any) -> str | None:
         ({"radix_eviction_policy": "lfu"}, "--granikv-eviction"),
         ({"dp_size": 2}, "data parallelism"),
         ({"pp_size": 2}, "pipeline parallelism"),
+        ({"attn_cp_size": 2}, "context parallelism"),
+        ({"dllm_algorithm": "LowConfidence"}, "diffusion language models"),
+        ({"kv_canary": "raise"}, "KV canary"),
         ({"kv_cache_dtype": "fp8_e5m2"}, "KV cache type"),
         ({"device": "cuda"}, "float32 on a GPU"),
     ],
@@ -47,6 +50,7 @@ def test_a_feature_of_the_engine_is_refused(flags: dict[str, Any], said: str) ->
 def test_what_is_served_is_not_refused() -> None:
     assert engine() is None
     assert engine(kv_cache_dtype="auto", radix_eviction_policy="lru", dp_size=1) is None
+    assert engine(attn_cp_size=1, dllm_algorithm=None, kv_canary="none") is None
     assert engine(device="cuda", dtype="bfloat16") is None
     assert engine(device="cuda", attention_backend="triton") is None
 
