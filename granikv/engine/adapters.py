@@ -138,23 +138,24 @@ class Adapters:
     def _watch_pins(self, scheduler: Any) -> None:
         """A request that fits only without the pins would wait for ever: refuse it at once.
 
-        The limits follow the pins that are declared; one that a waiting request could not live
-        with is refused itself.
+        The limits follow the pins that are declared; one that a request already taken could not
+        live with, be it waiting or running, is refused itself.
         """
-        assert self.runtime.tree is not None
-        pool = scheduler.token_to_kv_pool_allocator
+        tree, pool = self.runtime.tree, scheduler.token_to_kv_pool_allocator
+        assert tree is not None
         length, input_length = scheduler.max_req_len, scheduler.max_req_input_len
 
         def objection(pinned: int) -> str:
             room = int(pool.size) - pinned - int(pool.page_size)
-            longest = max((_longest(req) for req in scheduler.waiting_queue), default=0)
+            taken = (*scheduler.waiting_queue, *scheduler.grammar_manager.grammar_queue)
+            longest = max((_longest(req) for req in (*taken, *tree.live_requests())), default=0)
             if longest > room:
-                return f"a request of {longest} tokens waits, and {room} would be left for it"
+                return f"a request of {longest} tokens is served, and {room} would be left for it"
             scheduler.max_req_len = min(length, room)
             scheduler.max_req_input_len = min(input_length, room - 5)
             return ""
 
-        self.runtime.tree.pins.objection = objection
+        tree.pins.objection = objection
 
 
 def geometry(config: Any, ranks: int, element_bytes: int) -> Geometry:

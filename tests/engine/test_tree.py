@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, Ma
 from sglang.srt.mem_cache.radix_cache import RadixKey
 
 from granikv.config import GraniKVConfig
+from granikv.engine.adapters import Adapters
 from tests.engine.test_tree_machine import CAPACITY, Request, TreeMachine, make_tree
 
 
@@ -336,6 +338,48 @@ def test_pins_beyond_the_budget_are_refused_and_come_back_after_a_flush() -> Non
     scheduler.done(scheduler.serve(prompt(1, 40)))
     scheduler.settle()
     assert pins.as_dicts()[0]["pinned"]
+
+
+def _adapters(scheduler: Scheduler) -> tuple[Adapters, SimpleNamespace]:
+    """Our hooks around the tree, and the engine's scheduler as far as they look at it."""
+    adapters = Adapters(scheduler.tree.config)
+    adapters.runtime.tree = scheduler.tree
+    engine = SimpleNamespace(
+        waiting_queue=[],
+        grammar_manager=SimpleNamespace(grammar_queue=[]),
+        token_to_kv_pool_allocator=scheduler.tree.token_to_kv_pool_allocator,
+        max_req_len=CAPACITY - 1,
+        max_req_input_len=CAPACITY - 6,
+    )
+    adapters._watch_pins(engine)
+    return adapters, engine
+
+
+@pytest.mark.parametrize("where", ["running", "waiting", "grammar"])
+def test_a_pin_that_a_request_could_not_live_with_is_refused(where: str) -> None:
+    """A running request too: it grows until only the pin stands in its way, and is aborted then."""
+    scheduler = Scheduler(pin_budget=0.9)
+    _, engine = _adapters(scheduler)
+    pins = scheduler.tree.pins
+    long = Request("long", prompt(1, 20))
+    if where == "running":
+        long = scheduler.serve(prompt(1, 20))
+    elif where == "waiting":
+        engine.waiting_queue = [long]
+    else:
+        engine.grammar_manager.grammar_queue = [long]
+    long.sampling_params.max_new_tokens = 200
+    declared = Request("pin", prompt(2, 40)).origin_input_ids
+    pins.declare(1, declared, None)
+    assert "a request of 220 tokens" in pins.as_dicts()[0]["error"]
+    assert engine.max_req_len == CAPACITY - 1
+    pins.release(1)
+    if where == "running":
+        scheduler.done(long)
+    engine.waiting_queue, engine.grammar_manager.grammar_queue = [], []
+    pins.declare(2, declared, None)
+    assert pins.as_dicts()[0]["error"] == ""
+    assert engine.max_req_len == CAPACITY - 40 - 1
 
 
 def _values(node: Any, turn: int) -> Any:
