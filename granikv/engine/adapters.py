@@ -120,7 +120,8 @@ class Adapters:
 
         if self.runtime.tree is None or UNPIN not in request.server_args:
             return original(scheduler, request)
-        released = self.runtime.tree.pins.release(int(request.server_args[UNPIN]))
+        number = request.server_args[UNPIN]
+        released = isinstance(number, int) and self.runtime.tree.pins.release(number)
         return SetInternalStateReqOutput(updated=released)
 
     def before_http_server(self, *args: Any, **kwargs: Any) -> None:

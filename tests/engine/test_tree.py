@@ -14,6 +14,7 @@ from sglang.srt.mem_cache.radix_cache import RadixKey
 
 from granikv.config import GraniKVConfig
 from granikv.engine.adapters import Adapters
+from granikv.engine.pin_routes import UNPIN
 from tests.engine.test_tree_machine import CAPACITY, Request, TreeMachine, make_tree
 
 
@@ -380,6 +381,14 @@ def test_a_pin_that_a_request_could_not_live_with_is_refused(where: str) -> None
     pins.declare(2, declared, None)
     assert pins.as_dicts()[0]["error"] == ""
     assert engine.max_req_len == CAPACITY - 40 - 1
+
+
+@pytest.mark.parametrize("number", ["x", None, [1], 2.5, 7])
+def test_what_is_no_pin_cannot_be_unpinned(number: Any) -> None:
+    """Anybody who may set the engine's state may send this; the scheduler must outlive it."""
+    adapters, engine = _adapters(Scheduler())
+    request = SimpleNamespace(server_args={UNPIN: number})
+    assert adapters.around_set_internal_state(None, engine, request).updated is False
 
 
 def _values(node: Any, turn: int) -> Any:
