@@ -79,6 +79,21 @@ ENGINE_REFUSALS = (
     ),
 )
 
+_PINNED = "--granikv-admission pinned "
+DECLARING_REFUSALS = (
+    Refusal(
+        _above_one("tokenizer_worker_num"),
+        _PINNED + "with several tokenizer workers; leave --tokenizer-worker-num out",
+    ),
+    Refusal(_set("smg_grpc_mode"), _PINNED + "over gRPC; leave --smg-grpc-mode out"),
+    Refusal(_set("grpc_mode"), _PINNED + "over gRPC; leave --grpc-mode out"),
+    Refusal(
+        lambda args: not getattr(args, "admin_api_key", None),
+        _PINNED + "without --admin-api-key: no prefix could be declared, so none would get a slab",
+    ),
+)
+"""Of the admission that makes slabs of declared prefixes alone."""
+
 
 def _mla(model: Any) -> bool:
     return "MLA" in str(getattr(model, "attention_arch", ""))
@@ -150,14 +165,12 @@ def refusal_of_engine(server_args: Any) -> str | None:
 def refusal_of_admission(admission: str, server_args: Any) -> str | None:
     """Why prefixes cannot be admitted so by this engine, or None.
 
-    Declaring one needs the admin key, which SGLang checks in front of one tokenizer worker only.
+    Declaring one goes over HTTP and needs the admin key, which SGLang checks in front of one
+    tokenizer worker only.
     """
-    if admission == "pinned" and _above_one("tokenizer_worker_num")(server_args):
-        return (
-            "GraniKV does not support --granikv-admission pinned with several tokenizer workers; "
-            "leave --tokenizer-worker-num out"
-        )
-    return None
+    if admission != "pinned":
+        return None
+    return _first(DECLARING_REFUSALS, server_args)
 
 
 def refusal_of_model(model_config: Any) -> str | None:

@@ -55,13 +55,24 @@ def test_what_is_served_is_not_refused() -> None:
     assert engine(device="cuda", attention_backend="triton") is None
 
 
-def test_prefixes_are_declared_to_one_tokenizer_worker() -> None:
-    several = SimpleNamespace(tokenizer_worker_num=2)
-    message = refusals.refusal_of_admission("pinned", several)
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"tokenizer_worker_num": 2}, "--tokenizer-worker-num"),
+        ({"smg_grpc_mode": True}, "--smg-grpc-mode"),
+        ({"admin_api_key": None}, "no prefix could be declared"),
+    ],
+)
+def test_pinned_admission_is_refused_where_nothing_can_be_declared(
+    flags: dict[str, Any], said: str
+) -> None:
+    usual = {"tokenizer_worker_num": 1, "admin_api_key": "key"}
+    assert refusals.refusal_of_admission("pinned", SimpleNamespace(**usual)) is None
+    args = SimpleNamespace(**{**usual, **flags})
+    assert refusals.refusal_of_admission("eager", args) is None
+    message = refusals.refusal_of_admission("pinned", args)
     assert message is not None
-    assert "--tokenizer-worker-num" in message
-    assert refusals.refusal_of_admission("eager", several) is None
-    assert refusals.refusal_of_admission("pinned", SimpleNamespace(tokenizer_worker_num=1)) is None
+    assert said in message
 
 
 def model(**traits: Any) -> SimpleNamespace:
