@@ -77,7 +77,7 @@ def test_the_report_says_what_was_delivered() -> None:
     assert words["engine"].endswith(
         "by its own log; the client's steady rate, prefills included, is 55% of that"
     )
-    assert words["workload"].endswith("B = 256, streamed in groups of 8 tokens")
+    assert words["workload"].endswith("B = 256, tokens streamed in groups of 8")
     del metrics["delivered_share"]
     assert describe(MadeUpCell("x", cell.config, metrics))["engine"].endswith("by its own log")
     assert describe(grouped("granikv", 12.0, 1))["engine"] == ""
