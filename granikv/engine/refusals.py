@@ -24,12 +24,8 @@ def _above_one(name: str) -> Callable[[Any], bool]:
     return lambda subject: int(getattr(subject, name, 1) or 1) > 1
 
 
-def _disaggregated(args: Any) -> bool:
-    return getattr(args, "disaggregation_mode", "null") not in (None, "null")
-
-
-def _canary(args: Any) -> bool:
-    return getattr(args, "kv_canary", "none") not in (None, "none")
+def _other_than(name: str, usual: str) -> Callable[[Any], bool]:
+    return lambda subject: getattr(subject, name, usual) not in (None, usual)
 
 
 def _other_kv_type(args: Any) -> bool:
@@ -53,7 +49,10 @@ ENGINE_REFUSALS = (
     Refusal(_set("enable_hierarchical_cache"), "HiCache; leave --enable-hierarchical-cache out"),
     Refusal(_set("enable_lmcache"), "LMCache; leave --enable-lmcache out"),
     Refusal(_set("disable_radix_cache"), "a disabled radix cache; leave --disable-radix-cache out"),
-    Refusal(_disaggregated, "disaggregated prefill and decode; leave --disaggregation-mode out"),
+    Refusal(
+        _other_than("disaggregation_mode", "null"),
+        "disaggregated prefill and decode; leave --disaggregation-mode out",
+    ),
     Refusal(_set("enable_lora"), "LoRA; leave --enable-lora out"),
     Refusal(_set("lora_paths"), "LoRA; leave --lora-paths out"),
     Refusal(_set("enable_dp_attention"), "DP attention; leave --enable-dp-attention out"),
@@ -71,7 +70,10 @@ ENGINE_REFUSALS = (
     Refusal(_above_one("dcp_size"), "decode context parallelism; use --tp-size"),
     Refusal(_above_one("attn_cp_size"), "context parallelism; use --tp-size"),
     Refusal(_set("dllm_algorithm"), "diffusion language models; leave --dllm-algorithm out"),
-    Refusal(_canary, "the KV canary, which knows no slabs; leave --kv-canary out"),
+    Refusal(
+        _other_than("kv_canary", "none"),
+        "the KV canary, which knows no slabs; leave --kv-canary out",
+    ),
     Refusal(_other_kv_type, f"this KV cache type; --kv-cache-dtype may be {', '.join(KV_TYPES)}"),
     Refusal(
         _float32_on_gpu,
@@ -85,8 +87,8 @@ DECLARING_REFUSALS = (
         _above_one("tokenizer_worker_num"),
         _PINNED + "with several tokenizer workers; leave --tokenizer-worker-num out",
     ),
-    Refusal(_set("smg_grpc_mode"), _PINNED + "over gRPC; leave --smg-grpc-mode out"),
-    Refusal(_set("grpc_mode"), _PINNED + "over gRPC; leave --grpc-mode out"),
+    # The engine has set it for --grpc-mode too, an older name.
+    Refusal(_set("smg_grpc_mode"), _PINNED + "over gRPC; leave --smg-grpc-mode, --grpc-mode out"),
     Refusal(
         lambda args: not getattr(args, "admin_api_key", None),
         _PINNED + "without --admin-api-key: no prefix could be declared, so none would get a slab",
