@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.logging import RichHandler
 
-from harness import agreement, cli, figures, hardware, jobs, report, tables
+from harness import agreement, cli, figures, hardware, jobs, paper, report, tables
 from harness import config as configuration
 from harness.errors import HarnessError
 from harness.servers import gpus
@@ -35,8 +35,6 @@ from harness.sweeps.run import Clock, run
 
 logger = logging.getLogger("harness.reproduce")
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-SHIPPED = REPOSITORY / "results" / "h200"
 EXPERIMENTS = {"cpu": ("table03_cpu", "table21_cpu"), "cuda": ("table03", "table21")}
 """What is run, by the device of the hardware profile."""
 PROGRESS_S = 5.0
@@ -94,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--dry-run", action="store_true", help="say how long it would take")
     parser.add_argument("--cells-only", action="store_true", help="no tables and figures")
-    parser.add_argument("--output", type=Path, default=REPOSITORY / "results")
+    parser.add_argument("--output", type=Path, default=paper.ROOT / "results")
     return parser
 
 
@@ -132,7 +130,7 @@ def _measure(
     wanted = [entry for entry in planned.entries if entry.id not in elsewhere]
     apart = clock.minutes is not None
     entries = arrange(wanted, options.order, apart)
-    estimator = Estimator(_known([output, SHIPPED, *options.besides]))
+    estimator = Estimator(_known([output, paper.SHIPPED, *options.besides]))
     for name in ORDERS:
         chosen = " (chosen)" if name == options.order else ""
         logger.info("%s%s: %s", name, chosen, estimator.forecast(arrange(wanted, name, apart)))
@@ -211,7 +209,7 @@ def _complaints(cells: Sequence[Cell]) -> list[str]:
 
 def _render(output: Path) -> None:
     """Write the tables and figures from all cells at hand."""
-    here, shipped = load_cells(output), load_cells(SHIPPED)
+    here, shipped = load_cells(output), load_cells(paper.SHIPPED)
     out = output / "out"
     drawn = figures.encode_all(here, shipped)
     written = [

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from harness import paper, store
 from harness.analysis.claims import claim as claim_parts
-from harness.analysis.claims.claim import Claim, Result, Verdict
+from harness.analysis.claims.claim import FILE, Claim, Result, Verdict
 from harness.analysis.claims.evaluate import evaluate
 from harness.errors import HarnessError
 
@@ -94,7 +94,7 @@ def _needs(claims: Sequence[Claim]) -> str:
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m harness.verify", description=__doc__)
-    parser.add_argument("--claims", type=Path, default=paper.ROOT / "claims.yaml")
+    parser.add_argument("--claims", type=Path, default=FILE)
     parser.add_argument("--results", type=Path, default=paper.ROOT / "results")
     parser.add_argument(
         "--tests", type=Path, help="JUnit report of the tests (default: RESULTS/tests.xml)"

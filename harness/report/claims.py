@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness import paper
 from harness.analysis.cells import standing
-from harness.analysis.claims.claim import Result, Verdict, load
+from harness.analysis.claims.claim import FILE, Result, Verdict, load
 from harness.analysis.claims.evaluate import evaluate
 from harness.tables.sources import Sources
 from harness.verify import expected
-
-FILE = paper.ROOT / "claims.yaml"
 
 
 @dataclass(frozen=True)

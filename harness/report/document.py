@@ -15,7 +15,8 @@ from pathlib import Path
 from harness import paper, store
 from harness.analysis import output
 from harness.analysis.cells import CellLike
-from harness.analysis.claims.claim import Claim, Result, Verdict, load
+from harness.analysis.claims.claim import FILE as CLAIMS
+from harness.analysis.claims.claim import SWEEP, Claim, Result, Verdict, load
 from harness.analysis.claims.evaluate import NO_HARDWARE, evaluate
 from harness.errors import HarnessError
 from harness.report import notes
@@ -23,9 +24,6 @@ from harness.tables.escape import markdown
 from harness.verify import expected
 
 FILE = paper.ROOT / "REPRODUCE.md"
-CLAIMS = paper.ROOT / "claims.yaml"
-SHIPPED = paper.ROOT / "results" / "h200"
-PREFIX = "python -m harness -m "
 _PART = re.compile(r"(<!-- computed: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -76,7 +74,7 @@ def _stands(verdicts: Sequence[Verdict]) -> Result:
 def _line(verdicts: Sequence[Verdict]) -> str:
     claim = verdicts[0].claim
     where = "" if claim.source == "this project" else f" ({markdown(claim.source)})"
-    command = claim.command.removeprefix(PREFIX)
+    command = claim.command.removeprefix(SWEEP)
     cells = [
         f"{markdown(claim.sentence)}{where}",
         markdown(expected(claim)),
@@ -107,7 +105,7 @@ def notes_part() -> str:
 def main(path: Path = FILE) -> int:
     """Rewrite the file; its exit status."""
     try:
-        text = rewritten(path.read_text("utf-8"), store.load_cells(SHIPPED))
+        text = rewritten(path.read_text("utf-8"), store.load_cells(paper.SHIPPED))
         output.write(path, text.encode("utf-8"))
     except (HarnessError, OSError) as error:
         print(f"document: {error}", file=sys.stderr)

@@ -10,8 +10,13 @@ from typing import Any
 
 import yaml
 
+from harness import paper
 from harness.analysis.cells import CellLike
 from harness.errors import HarnessError
+
+FILE = paper.ROOT / "claims.yaml"
+SWEEP = "python -m harness -m "
+"""What the command of a claim that cells decide begins with."""
 
 
 class Result(Enum):

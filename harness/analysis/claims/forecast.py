@@ -22,7 +22,7 @@ from typing import TypeAlias
 import yaml
 
 from harness import paper, store
-from harness.analysis.claims.claim import Claim, load
+from harness.analysis.claims.claim import FILE, SWEEP, Claim, load
 from harness.errors import HarnessError
 from harness.files import write_text
 from harness.servers.gpus import VISIBLE
@@ -30,10 +30,7 @@ from harness.sweeps.entry import schedule
 from harness.sweeps.estimate import Estimator
 from harness.sweeps.order import arrange
 
-FILE = paper.ROOT / "claims.yaml"
-SHIPPED = paper.ROOT / "results" / "h200"
 SWEEPER = paper.ROOT / "conf" / "hydra" / "sweeper" / "cells.yaml"
-PREFIX = "python -m harness -m "
 STEP = 5
 """Minutes; an estimate is no finer."""
 
@@ -45,7 +42,7 @@ def needs(claims: Iterable[Claim]) -> dict[Need, list[Claim]]:
     """The claims by what measures them on GPUs, in the file's order."""
     found: dict[Need, list[Claim]] = {}
     for claim in claims:
-        if claim.command.startswith(PREFIX) and gpus(claim.gpu):
+        if claim.command.startswith(SWEEP) and gpus(claim.gpu):
             found.setdefault((claim.command, claim.gpu), []).append(claim)
     return found
 
@@ -69,7 +66,7 @@ def forecast(need: Need, estimator: Estimator, output: Path) -> int:
     """
     command, wording = need
     os.environ[VISIBLE] = ",".join(map(str, range(gpus(wording))))
-    line = [*shlex.split(command.removeprefix(PREFIX)), f"output={output}"]
+    line = [*shlex.split(command.removeprefix(SWEEP)), f"output={output}"]
     order = str(yaml.safe_load(SWEEPER.read_text("utf-8"))["order"])
     planned = schedule([line])
     if not planned.entries:
@@ -107,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--claims", type=Path, default=FILE)
     parser.add_argument("--write", action="store_true", help="correct the file")
     options = parser.parse_args(arguments)
-    estimator = Estimator(store.load_cells(SHIPPED))
+    estimator = Estimator(store.load_cells(paper.SHIPPED))
     try:
         with tempfile.TemporaryDirectory() as output:
             right = check(

@@ -74,6 +74,6 @@ def test_a_command_is_planned_for_gpus_that_this_machine_lacks(
 
 def test_one_command_on_as_many_gpus_takes_one_time() -> None:
     minutes: dict[tuple[str, int], set[float]] = {}
-    for claim in claim_parts.load(forecast.FILE):
+    for claim in claim_parts.load(claim_parts.FILE):
         minutes.setdefault((claim.command, forecast.gpus(claim.gpu)), set()).add(claim.minutes)
     assert {need: m for need, m in minutes.items() if len(m) > 1} == {}

@@ -9,17 +9,17 @@ import pytest
 
 from harness import paper, store
 from harness.analysis import discrepancies
-from harness.analysis.claims.claim import load
+from harness.analysis.claims.claim import FILE, load
 from harness.errors import HarnessError
 from harness.report import document
 from tests.harness.analysis.made_up import MadeUpCell, cpu_cell, gpu_cell
 
-CLAIM = next(c for c in load(document.CLAIMS) if c.id == "table3-llama-16k-default")
+CLAIM = next(c for c in load(FILE) if c.id == "table3-llama-16k-default")
 
 
 def test_the_document_is_up_to_date() -> None:
     text = document.FILE.read_text("utf-8")
-    assert document.rewritten(text, store.load_cells(document.SHIPPED)) == text, (
+    assert document.rewritten(text, store.load_cells(paper.SHIPPED)) == text, (
         "run `python -m harness.report.document` and commit REPRODUCE.md"
     )
 
@@ -28,7 +28,7 @@ def test_a_part_that_was_changed_by_hand_is_computed_again() -> None:
     text = document.FILE.read_text("utf-8")
     changed = text.replace("1.35×", "9.99×")
     assert changed != text
-    assert document.rewritten(changed, store.load_cells(document.SHIPPED)) == text
+    assert document.rewritten(changed, store.load_cells(paper.SHIPPED)) == text
 
 
 def cells(ratio: float) -> list[MadeUpCell]:

@@ -12,7 +12,7 @@ from harness.tables import registry
 from harness.tables.sources import Sources
 from tests.harness.campaign import campaign
 
-SHIPPED = paper.ROOT / "results" / "h200"
+SHIPPED = paper.SHIPPED
 KINDS = {3: "sharegpt", 9: "sharegpt", 10: "sharegpt", 11: "sharegpt"} | dict.fromkeys(
     (6, 7, 8), "synthetic"
 )
