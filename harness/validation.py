@@ -123,7 +123,7 @@ def client_lag(evidence: Evidence, limits: Mapping[str, Any]) -> list[str]:
 
 
 def loop_lag_ms(samples: Sequence[float]) -> float:
-    """How late the client's event loop woke, p99 in ms; NaN without a sample."""
+    """How late the client's event loop was, p99 in ms; NaN without a sample."""
     return 1000 * float(np.quantile(_known(np.asarray(samples, dtype=np.float64)), 0.99))
 
 

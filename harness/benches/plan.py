@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,4 +85,5 @@ def _identity(stored: Mapping[str, Any], program: ServerSpec) -> str:
     parts = {name: part for name, part in stored.items() if name not in ("model", "hardware")}
     parts["model"] = {name: stored["model"][name] for name in ("name", "tp")}
     parts["hardware"] = {name: stored["hardware"][name] for name in ("name", "device")}
-    return identity(parts | {"program": program.hash, "schema": SCHEMA_VERSION})
+    anywhere = replace(program, device="")  # which of equal GPUs measured it does not count
+    return identity(parts | {"program": anywhere.hash, "schema": SCHEMA_VERSION})

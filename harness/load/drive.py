@@ -14,6 +14,7 @@ import pandas as pd
 from harness.client import body, now
 from harness.errors import HarnessError
 from harness.load import senders
+from harness.load.loop import run
 from harness.load.permits import Permits
 from harness.load.senders import Job, Senders
 from harness.load.streams import undisturbed
@@ -44,7 +45,7 @@ class Outcome:
     """What a load gave.
 
     requests: the log (harness.store.REQUEST_COLUMNS). loop_lag_s: how late the client's event loops
-    woke, sampled every harness.load.streams.HEARTBEAT_S. died: the server went away in mid-run.
+    were while replies came in (harness.load.loop.Loop). died: the server went away in mid-run.
     start: the reading of `harness.client.now` at the log's time 0, for telemetry. workers: client
     processes.
     """
@@ -68,7 +69,7 @@ def drive(
     sender = senders.make(Job(url, options.request_timeout_s, bodies), workers)
     try:
         with undisturbed():
-            outcome = asyncio.run(_Driver(sender, requests, options, is_alive).run())
+            outcome = run(_Driver(sender, requests, options, is_alive).run())
     finally:
         sender.close()
     outcome.workers = workers

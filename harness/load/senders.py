@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from harness.client import Client, now
 from harness.errors import HarnessError
+from harness.load.loop import running
 from harness.load.streams import Streams, allow_many_files
 
 STREAMS_PER_WORKER = 32
@@ -51,7 +52,7 @@ class Job:
 
 @dataclass
 class Results:
-    """answers: by request (harness.load.streams.Streams.answers). lags: of the event loops, s."""
+    """By harness.load.streams.Streams: answers of each request, lags of the event loops in s."""
 
     answers: dict[int, dict[str, Any]] = field(default_factory=dict)
     lags: list[float] = field(default_factory=list)
@@ -97,7 +98,8 @@ class Here(Senders):
 
     async def start(self) -> None:
         allow_many_files()
-        self._heart = asyncio.create_task(self._streams.beat())
+        self._loop = running()
+        self._loop.beat()
 
     async def send(self, index: int) -> float:
         return await self._streams.send(index)
@@ -106,8 +108,7 @@ class Here(Senders):
         """Nothing that could go wrong by itself."""
 
     async def results(self) -> Results:
-        self._heart.cancel()
-        return Results(self._streams.answers(), self._streams.lags)
+        return Results(self._streams.answers(), self._streams.lags(self._loop.beats))
 
     def close(self) -> None:
         """Nothing was started."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
+import math
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from harness.client import Client, Reply, now
+from harness.load.loop import HEARTBEAT_S
 
-HEARTBEAT_S = 0.01
 UNANSWERED = "no reply before the load ended"
 
 
@@ -28,14 +28,12 @@ class Sent:
 class Streams:
     """The requests of one process. bodies: the serialised request of each index.
 
-    Serialised before the clock starts: a long prompt takes milliseconds. lags: how late this
-    process's event loop woke, in s, sampled every HEARTBEAT_S.
+    Serialised before the clock starts: a long prompt takes milliseconds.
     """
 
     client: Client
     bodies: Mapping[int, bytes]
     sent: dict[int, Sent] = field(default_factory=dict)
-    lags: list[float] = field(default_factory=list)
 
     async def send(self, index: int) -> float:
         """Send one request and read its stream; when it ended, in s."""
@@ -43,16 +41,21 @@ class Streams:
         request.reply = await self.client.generate(self.bodies[index])
         return request.reply.ended
 
-    async def beat(self) -> None:
-        """Sample the event loop's lateness until cancelled."""
-        while True:
-            due = now() + HEARTBEAT_S
-            await asyncio.sleep(HEARTBEAT_S)
-            self.lags.append(max(0.0, now() - due))
-
     def answers(self) -> dict[int, dict[str, Any]]:
         """What is known of each request that was sent: columns of the log, absolute times."""
         return {index: _answer(request) for index, request in self.sent.items()}
+
+    def lags(self, beats: Sequence[tuple[float, float]]) -> list[float]:
+        """How late the event loop was while replies came in, in s, by its samples.
+
+        Before the first token there is nothing to read late: a burst that is all sent at once keeps
+        the loop busy then, and the log shows that as send lag.
+        """
+        read = [request.reply.read_at for request in self.sent.values() if request.reply]
+        first = min((times[0] for times in read if times), default=math.inf)
+        last = max((times[-1] for times in read if times), default=-math.inf)
+        # One sample before the first token too: replies may all have come between two.
+        return [lag for due, lag in beats if due <= last and due + lag >= first - HEARTBEAT_S]
 
 
 def _answer(request: Sent) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import socket
 import sys
 
 from harness.client import Client, now
+from harness.load.loop import run, running
 from harness.load.senders import NOTICE, ORDER, READY, STOP, Job, Results
 from harness.load.streams import Streams, allow_many_files, undisturbed
 
@@ -19,7 +20,7 @@ from harness.load.streams import Streams, allow_many_files, undisturbed
 async def work(job: Job, orders: socket.socket) -> Results:
     """Send what is ordered until STOP, or until the other side is gone."""
     streams = Streams(Client(job.url, job.timeout_s), job.bodies)
-    loop = asyncio.get_running_loop()
+    loop = running()
     flying: set[asyncio.Task[None]] = set()
     noticing = asyncio.Lock()
 
@@ -29,7 +30,7 @@ async def work(job: Job, orders: socket.socket) -> Results:
         async with noticing:
             await loop.sock_sendall(orders, NOTICE.pack(index, ended))
 
-    heart = loop.create_task(streams.beat())
+    loop.beat()
     orders.send(NOTICE.pack(READY, now()))
     while message := await loop.sock_recv(orders, ORDER.size):
         (index,) = ORDER.unpack(message)
@@ -38,9 +39,9 @@ async def work(job: Job, orders: socket.socket) -> Results:
         task = loop.create_task(send(index))
         flying.add(task)
         task.add_done_callback(flying.discard)
-    for task in (heart, *flying):
+    for task in flying:
         task.cancel()
-    return Results(streams.answers(), streams.lags)
+    return Results(streams.answers(), streams.lags(loop.beats))
 
 
 def main() -> None:
@@ -50,7 +51,7 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as orders:
         orders.setblocking(False)
         with undisturbed():
-            results = asyncio.run(work(job, orders))
+            results = run(work(job, orders))
     pickle.dump(results, sys.stdout.buffer)
 
 

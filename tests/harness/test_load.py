@@ -22,9 +22,9 @@ from harness import load, metrics
 from harness.config import DIRECTORY
 from harness.errors import HarnessError
 from harness.load.drive import Options, Outcome, drive
+from harness.load.loop import Loop
 from harness.load.permits import Permits
 from harness.load.senders import workers_for
-from harness.load.streams import Streams
 from tests.harness.fake_server import Fake, application, arguments
 from workloads.arrivals import with_arrivals
 from workloads.build import build
@@ -207,11 +207,10 @@ def test_two_hundred_requests_a_second_are_really_sent() -> None:
 def test_a_client_that_is_busy_shows_as_its_own_lag(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's event loop is blocked for 0.4 s: its requests wait inside it, and it says so."""
 
-    async def blocked(self: object) -> None:
-        await asyncio.sleep(0.1)
-        time.sleep(0.4)
+    def blocked(self: Loop) -> None:
+        self.call_later(0.1, time.sleep, 0.4)
 
-    monkeypatch.setattr(Streams, "beat", blocked)
+    monkeypatch.setattr(Loop, "beat", blocked)
     log = offer({"kind": "open", "rate": 100.0, "seed": 3}, 60)
     assert metrics.send_lag_ms(log).max() > 200
     assert metrics.ttft_s(log).max() < metrics.ttft_scheduled_s(log).max()

@@ -12,6 +12,7 @@ import pytest
 from harness import metrics, shipping, store
 from harness.__main__ import main
 from harness.errors import HarnessError
+from harness.reproduce import plan_all
 from tests.harness.test_metrics import request
 from tests.harness.test_store import record
 
@@ -133,3 +134,16 @@ def test_the_server_logs_of_the_shipped_cells_are_shipped_and_no_others() -> Non
     runs = SHIPPED[0].directory.parent
     named = {log for cell in SHIPPED if (log := cell.record["server"].get("log"))}
     assert {str(path.relative_to(runs)) for path in runs.glob("server-logs/*")} == named
+
+
+@pytest.mark.skipif(not SHIPPED, reason="no cell is shipped yet")
+@pytest.mark.parametrize("gpu", ["0", "3"])
+def test_a_shipped_cell_is_the_cell_that_its_experiment_asks_for(
+    gpu: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else it would be measured again; which of equal GPUs it was measured on does not count."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpu)
+    asked = ["h200_1_kernels", "table03 system=sglang_default repetition=0"]
+    planned = plan_all("h200", ["hardware=h200", f"output={tmp_path}"], asked)
+    shipped = {cell.id for cell in SHIPPED}
+    assert [entry.title for entry in planned.entries if entry.id not in shipped] == []
