@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from granikv.attention.kernels import worklist
-from granikv.plan import DecodePlan, Planner
+from granikv.plan import DecodePlan
+from granikv.planner import Planner
 from granikv.prefix_index import PrefixIndex
 
 

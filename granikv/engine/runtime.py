@@ -15,7 +15,8 @@ from granikv.attention import Segment, StepInputs
 from granikv.config import GraniKVConfig
 from granikv.dispatch import PAGED, Decision, DispatchCounters, DispatchRule, StepShape
 from granikv.engine.tree import GraniKVRadixCache
-from granikv.plan import CommonPrefixPlanner, DecodePlan, Planner
+from granikv.plan import DecodePlan
+from granikv.planner import CommonPrefixPlanner, Planner
 
 NO_PLAN = DecodePlan(0, (), ())
 

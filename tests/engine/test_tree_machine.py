@@ -37,7 +37,7 @@ from granikv.config import GraniKVConfig
 from granikv.engine import cpu
 from granikv.engine.nodes import extend_tree_nodes
 from granikv.engine.tree import GraniKVRadixCache
-from granikv.plan import Planner
+from granikv.planner import Planner
 from granikv.prefix_index import path_of
 
 CAPACITY = 256

@@ -7,7 +7,7 @@ import pytest
 from granikv.admission import Candidate, Eager, OnShare, Pinned, admission_policy
 from granikv.pools import Range
 from granikv.prefix_index import Placed, path_of, placed_path
-from tests.granikv.test_plan import Node, Tree
+from tests.granikv.test_planner import Node, Tree
 
 
 def chain(tree: Tree, *tokens: int) -> list[Node]:

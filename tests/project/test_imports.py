@@ -11,7 +11,7 @@ import pytest
 from tests.project.paths import ROOT
 
 STAND_INS = ROOT / "granikv" / "install" / "stand_ins"
-PURE = ("pools", "admission", "eviction", "prefix_index", "plan", "dispatch")
+PURE = ("pools", "admission", "eviction", "prefix_index", "plan", "planner", "dispatch")
 
 
 def sources(package: str) -> list[Path]:

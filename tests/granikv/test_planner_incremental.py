@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from granikv.plan import DecodePlan, PagedRange, Planner, Segment
-from tests.granikv.test_plan import Node, Tree
+from granikv.plan import DecodePlan, PagedRange, Segment
+from granikv.planner import Planner
+from tests.granikv.test_planner import Node, Tree
 
 
 def plainly(nodes: list[Node]) -> DecodePlan:
