@@ -49,7 +49,7 @@ reproduce: ## run the experiments on this machine, then every table and figure
 reproduce-full: ## every experiment that this machine can run; says first how long it will take
 	@$(SETUP) --engine $(ENGINE) --no-dev
 	@if $(ON_CPU); then names="$(call OF_TABLES,_cpu)"; \
-	else names="$(call OF_TABLES,) negative_control"; fi; \
+	else names="$(call OF_TABLES,) negative_control trace_replay"; fi; \
 	$(BIN)/python -m harness.reproduce --experiments $$names $(ARGS)
 
 compare: ## what changed from the results in A to those in B; fails when something got worse
