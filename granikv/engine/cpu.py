@@ -46,6 +46,7 @@ def torch_paged_allocator() -> type:
             extend_num_tokens: int,
             num_new_pages: int | None = None,
         ) -> torch.Tensor | None:
+            """The new tokens' slots, [extend_num_tokens] int64; None where pages are lacking."""
             if num_new_pages is None:
                 num_new_pages = get_num_new_pages(
                     seq_lens=seq_lens_cpu, page_size=self.page_size, prefix_lens=prefix_lens_cpu
@@ -68,6 +69,7 @@ def torch_paged_allocator() -> type:
         def alloc_decode(
             self, seq_lens: torch.Tensor, seq_lens_cpu: torch.Tensor, last_loc: torch.Tensor
         ) -> torch.Tensor | None:
+            """The slot of each row's next token, [rows] int64; None where pages are lacking."""
             opens_page = seq_lens_cpu % self.page_size == 1 % self.page_size
             pages = int(opens_page.sum())
             if not self._make_ready(pages):

@@ -94,6 +94,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
     # -- what the engine calls -----------------------------------------------------------------
 
     def match_prefix(self, params: MatchPrefixParams) -> Any:
+        """End HOT's idle loans first; stamp the path, and count a request's first look as a hit."""
         hot, cold = self.pools()
         if self._freed and params.req is not None and 0 < hot.donated_size <= cold.free_size:
             self._take_back(hot, cold)
@@ -102,11 +103,13 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         return result
 
     def insert(self, params: Any) -> Any:
+        """Stamp the path with the logical time; an insertion is no hit."""
         result = super().insert(params)
         self._use(result.last_device_node, None)
         return result
 
     def cache_unfinished_req(self, req: Any, chunked: bool = False) -> None:
+        """Mark the prompt for a slab before the next forward, unless only a chunk of it is here."""
         super().cache_unfinished_req(req, chunked)
         self._inserted = True
         # A prompt that is still being prefilled would be torn into one slab a chunk.
@@ -116,6 +119,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
                 self._mark_prompt(req)
 
     def cache_finished_req(self, req: Any, is_insert: bool = True, **kwargs: Any) -> None:
+        """Count the request as live no more; mark a prompt not marked yet, pin a declared one."""
         super().cache_finished_req(req, is_insert, **kwargs)
         self.live.discard(req)
         self._freed = True
@@ -127,6 +131,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
             self.pins.declare_from(req)
 
     def evictable_size(self) -> int:
+        """Slots of unlocked nodes, slabs included, and HOT's free ones, which `evict` can lend."""
         free = self.hot.free_size if self.hot is not None else 0
         return int(self.evictable_size_) + free
 

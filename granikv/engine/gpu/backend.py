@@ -68,21 +68,21 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
     # -- before the layers run -----------------------------------------------------------------
 
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
-        """Static buffers; ours exist since the start."""
+        """The stock backend's static buffers; ours exist since the start."""
         self.stock.init_cuda_graph_state(max_bs, max_num_tokens)
 
     def get_cuda_graph_seq_len_fill_value(self) -> int:
-        """Sequence length of a graph's filler rows."""
+        """Tokens of a graph's filler row: what the stock backend gives it."""
         return int(self.stock.get_cuda_graph_seq_len_fill_value())
 
     def init_forward_metadata(self, forward_batch: Any) -> None:
-        """A step outside CUDA graphs."""
+        """Choose who serves a step outside CUDA graphs; the stock backend prepares only its own."""
         self._choose(forward_batch, filler=0)
         if self.variant == PAGED:
             self.stock.init_forward_metadata(forward_batch)
 
     def init_forward_metadata_out_graph(self, forward_batch: Any, in_capture: bool = False) -> None:
-        """A step whose layers are captured, or replayed right after."""
+        """Take the variant being captured, or choose the replay's, filler rows not counted."""
         if in_capture:
             self.variant = self.capturing or PAGED
             plan = _all_paged(int(forward_batch.batch_size))
@@ -93,7 +93,7 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
             self.stock.init_forward_metadata_out_graph(forward_batch, in_capture=in_capture)
 
     def init_forward_metadata_in_graph(self, forward_batch: Any) -> None:
-        """What the stock backend records inside the graph."""
+        """Record the stock backend's part alone; what ours read is uploaded before the graph."""
         if self.variant == PAGED:
             self.stock.init_forward_metadata_in_graph(forward_batch)
 
@@ -140,7 +140,7 @@ class GraphDecodeBackend(AttentionBackend):  # type: ignore[misc]
         save_kv_cache: bool = True,
         **options: Any,
     ) -> torch.Tensor:
-        """One layer of one decode step; q [n, H_q·d] -> [n, H_q·d_v]."""
+        """One layer by the step's variant; q [n, H_q·d] -> [n, H_q·d_v]."""
         if self.variant == PAGED:
             served: torch.Tensor = self.stock.forward_decode(
                 q, k, v, layer, forward_batch, save_kv_cache, **options
