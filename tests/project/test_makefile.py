@@ -52,13 +52,15 @@ def test_serve_makes_a_model_only_when_none_is_given() -> None:
     assert "--model /models/mine" in given
 
 
-def test_the_full_run_has_every_table_s_experiment() -> None:
+def test_the_full_run_has_every_table_s_experiment_and_what_is_beyond() -> None:
     shown = make("-n", "reproduce-full")
     on_cpu, on_gpu = re.findall(r'names="([^"]*)"', shown)
     of_tables = {path.stem for path in (ROOT / "conf" / "experiment").glob("table*.yaml")}
-    assert {*on_cpu.split(), *on_gpu.split()} == {*of_tables, "negative_control"}
+    beyond = ["negative_control", "trace_replay"]
+    assert {*on_cpu.split(), *on_gpu.split()} == {*of_tables, *beyond}
     assert all(name.endswith("_cpu") for name in on_cpu.split())
-    assert on_gpu.split()[:-1] == sorted(on_gpu.split()[:-1])
+    assert on_gpu.split()[-2:] == beyond
+    assert on_gpu.split()[:-2] == sorted(on_gpu.split()[:-2])
 
 
 def test_ci_runs_the_readme_test_command() -> None:
