@@ -16,8 +16,6 @@ from granikv.config import GRANIKV, SGLANG_CASCADE, ConfigError, GraniKVConfig
 DECODE_BACKEND = "granikv"
 RADIX_BACKEND = "granikv"
 
-_DEFAULT = GraniKVConfig()
-
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:

@@ -112,11 +112,6 @@ class HotPool:
         """Slots on loan to COLD, free or live there."""
         return self._donated_size
 
-    @property
-    def largest_free(self) -> int:
-        """The longest slab, in slots, that `alloc` can place now."""
-        return self._free.largest()
-
     def alloc(self, length: int, prefer: int | None = None) -> int | None:
         """Base of a contiguous slab of `length` slots, or None when no free range is long enough.
 
@@ -189,10 +184,6 @@ class HotPool:
             self._donated_size -= slots.length
             self._free.add(slots)
         return taken
-
-    def is_live(self, base: int, length: int) -> bool:
-        """Whether every slot of [base, base + length) is in a slab; False for an empty range."""
-        return length > 0 and self._live.holds(Range(base, length))
 
     def free_ranges(self) -> list[Range]:
         """Free space by address, neighbours merged."""
@@ -402,11 +393,6 @@ class _RangeSet:
             if end - base >= length:
                 return base
         return None
-
-    def largest(self) -> int:
-        return max(
-            (end - base for base, end in zip(self._bases, self._ends, strict=True)), default=0
-        )
 
     def last(self) -> Range:
         return Range(self._bases[-1], self._ends[-1] - self._bases[-1])

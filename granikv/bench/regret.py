@@ -31,6 +31,7 @@ from granikv.hardware import HardwareProfile, ProfileError, find_profile, load_p
 
 P95_TARGET, MAX_TARGET = 0.03, 0.10
 _LINE_EVERY_S = 5.0
+_SHOWN = 12
 
 
 class Grid(NamedTuple):
@@ -143,7 +144,7 @@ def summary(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"rules": quantiles, "targets": {"p95": P95_TARGET, "max": MAX_TARGET, "met": met}}
 
 
-def table(records: Sequence[dict[str, Any]], worst: int = 12) -> Iterator[str]:
+def table(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Lines: each rule's quantiles, then the steps that lost most."""
     yield f"{'rule':<14}{'steps':>6}{'best':>8}{'mean':>9}{'p95':>9}{'max':>9}"
     for rule, q in summary(records)["rules"].items():
@@ -152,7 +153,7 @@ def table(records: Sequence[dict[str, Any]], worst: int = 12) -> Iterator[str]:
             f"{q['p95']:>9.2%}{q['max']:>9.2%}"
         )
     yield ""
-    for r in sorted(records, key=lambda r: -r["regret"])[:worst]:
+    for r in sorted(records, key=lambda r: -r["regret"])[:_SHOWN]:
         if not r["regret"]:
             break
         lengths = "/".join(map(str, r["prefix_lengths"][:4]))

@@ -7,7 +7,9 @@ from pathlib import Path
 from granikv.install.errors import SetupError
 from granikv.install.locks import parse_pins
 
+PYTHON = "3.11"
 PLATFORM = "x86_64-manylinux_2_35"
+_TIMEOUT_S = 300
 
 
 def resolve(
@@ -16,8 +18,6 @@ def resolve(
     *,
     constraints: Sequence[Path] = (),
     requirements: Sequence[str] = (),
-    python: str = "3.11",
-    timeout_s: float = 300,
 ) -> dict[str, str]:
     """Resolve on Linux x86_64; returns canonical name -> version of the whole closure.
 
@@ -25,7 +25,7 @@ def resolve(
     lines given on standard input. Raises SetupError with the resolver's reason.
     """
     command = [str(uv), "pip", "compile", *sources, "--quiet", "--no-header", "--no-annotate"]
-    command += ["--python-version", python, "--python-platform", PLATFORM]
+    command += ["--python-version", PYTHON, "--python-platform", PLATFORM]
     for path in constraints:
         command += ["--constraint", str(path)]
     if requirements:
@@ -36,13 +36,13 @@ def resolve(
             input="\n".join(requirements),
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=_TIMEOUT_S,
             check=False,
         )
     except FileNotFoundError as error:
         raise SetupError(f"{uv} is missing: run `make setup` first") from error
     except subprocess.TimeoutExpired as error:
-        raise SetupError(f"the resolver gave no answer in {timeout_s:.0f} s") from error
+        raise SetupError(f"the resolver gave no answer in {_TIMEOUT_S} s") from error
     if done.returncode != 0:
         raise SetupError(f"the resolver refused: {_reason(done.stderr)}")
     return parse_pins(done.stdout, "uv")

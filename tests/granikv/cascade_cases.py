@@ -11,9 +11,9 @@ from torch import Tensor
 from granikv.attention import Segment, StepInputs
 from granikv.attention.flashinfer_cascade import CascadeStep
 from granikv.attention.kernels.config import Shape
-from granikv.attention.triton_dense import plan_of
 from granikv.plan import DecodePlan
 from tests.granikv.attention_cases import GARBAGE_SLOT, Case
+from tests.granikv.planned_steps import plan_of
 
 
 def step_for(case: Case, rows: int, flashinfer: Any = None, **options: Any) -> CascadeStep:

@@ -13,7 +13,6 @@ from granikv import profiling
 from granikv.attention.flashinfer_cascade import CascadeStep
 from granikv.attention.kernels.config import Shape
 from granikv.attention.kernels.worklist import WorkListOverflow
-from granikv.attention.triton_dense import plan_of
 from granikv.plan import DecodePlan, PagedRange, Segment
 from tests.granikv import fake_flashinfer
 from tests.granikv.attention_cases import (
@@ -26,6 +25,7 @@ from tests.granikv.attention_cases import (
 )
 from tests.granikv.cascade_cases import decode, page_case, step_for
 from tests.granikv.interpreter import interpreted_only
+from tests.granikv.planned_steps import plan_of
 from tests.granikv.test_attention_backends import LAYOUTS
 
 pytestmark = interpreted_only

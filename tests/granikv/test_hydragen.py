@@ -15,7 +15,6 @@ from granikv.attention.dense import DenseBackend
 from granikv.attention.hydragen import HydragenStep
 from granikv.attention.kernels.config import Shape
 from granikv.attention.kernels.worklist import WorkListOverflow
-from granikv.attention.triton_dense import plan_of
 from granikv.plan import DecodePlan, PagedRange
 from tests.granikv.attention_cases import (
     TOLERANCE,
@@ -26,6 +25,7 @@ from tests.granikv.attention_cases import (
     relative_error,
 )
 from tests.granikv.interpreter import DEVICE, interpreted_or_gpu
+from tests.granikv.planned_steps import plan_of
 from tests.granikv.test_attention_backends import LAYOUTS
 
 pytestmark = interpreted_or_gpu

@@ -19,7 +19,7 @@ from granikv.attention.kernels.config import Shape
 from granikv.attention.kernels.merge import merge
 from granikv.attention.kernels.relocate import Relocator
 from granikv.attention.kernels.worklist import WorkListOverflow
-from granikv.attention.triton_dense import DenseStep, TritonDenseBackend, plan_of
+from granikv.attention.triton_dense import DenseStep
 from granikv.bench import kernels as bench
 from granikv.bench.kernels import timing
 from granikv.bench.relocate import relocation_record
@@ -34,6 +34,7 @@ from tests.granikv.attention_cases import (
     relative_error,
 )
 from tests.granikv.interpreter import DEVICE, INTERPRETED, interpreted_or_gpu
+from tests.granikv.planned_steps import TritonDenseBackend, plan_of
 from tests.granikv.test_attention_backends import LAYOUTS
 from tests.granikv.test_attention_offsets import FIRST, far_case, huge_cache
 

@@ -55,7 +55,7 @@ def test_slabs_follow_the_bump_pointer(page: int) -> None:
     assert hot.bump == page
     assert [alloc(hot, 3 * page), alloc(hot, 2 * page)] == [page, 4 * page]
     assert hot.bump == 6 * page
-    assert (hot.live_size, hot.free_size, hot.largest_free) == (5 * page, 5 * page, 5 * page)
+    assert (hot.live_size, hot.free_ranges()) == (5 * page, [Range(6 * page, 5 * page)])
 
 
 @PAGES
@@ -91,8 +91,6 @@ def test_a_slab_is_released_in_pieces(page: int) -> None:
     hot.release(base + 2 * page, 2 * page)
     hot.check()
     assert hot.live_ranges() == [Range(0, 2 * page), Range(4 * page, 2 * page)]
-    assert hot.is_live(base, 2 * page)
-    assert not hot.is_live(base, 3 * page)
     hot.release(base + 4 * page, 2 * page)
     hot.release(base, 2 * page)
     assert hot.free_ranges() == [Range(0, 8 * page)]
@@ -119,23 +117,11 @@ def test_prefer_that_is_taken_or_too_short_falls_back_to_first_fit(page: int) ->
     hot.check()
 
 
-@PAGES
-def test_is_live_tells_slabs_from_free_donated_and_foreign_slots(page: int) -> None:
-    hot = HotPool(page, 6 * page, page)
-    base = alloc(hot, 2 * page)
-    hot.donate(page)
-    assert hot.is_live(base, 2 * page)
-    assert not hot.is_live(base, 0)
-    assert not hot.is_live(base + page, 2 * page)
-    assert not hot.is_live(hot.end - page, page)
-    assert not hot.is_live(0, page)
-
-
 def test_an_empty_pool_serves_nothing() -> None:
     hot = HotPool(16, 0, 16)
     assert hot.alloc(16) is None
     assert hot.donate(16) == []
-    assert hot.largest_free == 0
+    assert hot.free_ranges() == []
     hot.check()
 
 
@@ -256,10 +242,9 @@ def test_fragmented_hot_refuses_what_its_free_total_would_hold(page: int) -> Non
     slabs = [alloc(hot, page) for _ in range(8)]
     for base in slabs[::2]:
         hot.release(base, page)
-    assert (hot.free_size, hot.largest_free) == (4 * page, page)
+    assert hot.free_size == 4 * page
     assert hot.alloc(2 * page) is None
     hot.release(slabs[3], page)
-    assert hot.largest_free == 3 * page
     assert alloc(hot, 3 * page) == slabs[2]
 
 
