@@ -10,6 +10,7 @@ from harness.analysis import output
 from harness.analysis.cells import CellLike
 from harness.figures import registry, style
 from harness.figures.drawing import NothingToDraw
+from harness.tables.sources import Sources
 
 INDEX = "figures.md"
 
@@ -29,13 +30,14 @@ def encode_all(
     formats: Sequence[str] = style.FORMATS,
 ) -> list[Encoded]:
     """Every figure in each format. The same cells give the same bytes."""
-    here = sorted(cells, key=lambda cell: cell.id)
-    shipped = sorted(shipped_cells, key=lambda cell: cell.id)
+    sources = Sources.of(
+        sorted(cells, key=lambda cell: cell.id), sorted(shipped_cells, key=lambda cell: cell.id)
+    )
     found = []
     with style.styled():
         for name, draw in registry.FIGURES.items():
             try:
-                drawing = draw(here, shipped)
+                drawing = draw(sources)
             except NothingToDraw as reason:
                 found.append(Encoded(name, str(reason)))
                 continue

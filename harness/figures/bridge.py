@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from matplotlib.axes import Axes
 
 from harness import paper
-from harness.analysis.cells import CellLike
 from harness.figures import style
 from harness.figures.drawing import Drawing, streamed
 from harness.tables import table22
@@ -122,11 +121,11 @@ def _gains(bar: Bar) -> list[float]:
     return [bar.numbers[name] for name in GAINS if name in bar.numbers] or [1.0]
 
 
-def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+def draw(sources: Sources) -> Drawing:
     """Shares of the step on the left, what they predict and what was measured on the right."""
     rows = bars(PaperSource(22), "paper")
-    sources = [s for s in Sources.of(cells, shipped).measured("") if not s.functional]
-    found = {source.heading: bars(source, source.heading) for source in sources}
+    gpus = [source for source in sources.measured("") if not source.functional]
+    found = {source.heading: bars(source, source.heading) for source in gpus}
     measured = [bar for of_source in found.values() for bar in of_source]
     rows += measured
     figure = style.figure(8.0, 1.5 + 0.62 * len(rows))
@@ -136,7 +135,7 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
     handles = [left.barh([0], [0], color=colour, label=label) for label, colour in _key()]
     figure.legend(handles=handles, loc="outside lower left", ncols=2)
     figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=1)
-    said = streamed([source for source in sources if found[source.heading]], _compared())
+    said = streamed([source for source in gpus if found[source.heading]], _compared())
     return Drawing(figure, _caption(bool(measured)) + said)
 
 

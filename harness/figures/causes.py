@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from matplotlib.axes import Axes
 
 from harness import paper
-from harness.analysis.cells import STORAGE_SYSTEMS, CellLike
+from harness.analysis.cells import STORAGE_SYSTEMS
 from harness.analysis.statistics import Estimate
 from harness.figures import style
 from harness.figures.drawing import Drawing, NothingToDraw, streamed
@@ -117,9 +117,9 @@ def _one_prefix(source: CellSource) -> Panel:
     return max(found, key=lambda one: one[:2])[2]
 
 
-def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+def draw(sources: Sources) -> Drawing:
     """Of the first GPU that has cells: the machine's own, else a shipped one."""
-    measured = Sources.of(cells, shipped).measured("")
+    measured = sources.measured("")
     for source in sorted(measured, key=lambda one: not one.key.startswith("here")):
         if not source.functional and (found := panels(source)):
             return _drawing(source, found)

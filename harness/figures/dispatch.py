@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from harness import paper
-from harness.analysis.cells import CellLike
 from harness.analysis.derived import BACKENDS
 from harness.figures import style
 from harness.figures.drawing import Drawing
@@ -84,9 +82,9 @@ def _draw_trace(axes: Axes, trace: Trace) -> None:
     axes.grid(True, axis="y")
 
 
-def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+def draw(sources: Sources) -> Drawing:
     """One panel a source: four bars for each B, one a length; on top dense's share in percent."""
-    traces = [paper_trace(), *measured_traces(Sources.of(cells, shipped))]
+    traces = [paper_trace(), *measured_traces(sources)]
     figure = style.figure(7.6, 0.5 + 2.5 * len(traces))
     panels = figure.subplots(len(traces), 1, squeeze=False)[:, 0]
     for axes, trace in zip(panels, traces, strict=True):

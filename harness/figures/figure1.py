@@ -15,6 +15,7 @@ from harness.analysis.cells import CellLike, standing
 from harness.analysis.roofline import Ceilings, Placement
 from harness.figures import style
 from harness.figures.drawing import Drawing
+from harness.tables.sources import Sources
 
 PAPER_CASES = {"paged": "unique (paged)", "HOT": "shared (HOT)"}
 PAPER_READS = {"paged": "unshared", "HOT": "shared"}
@@ -185,10 +186,10 @@ def _scales(axes: Axes) -> None:
     axes.grid(True, which="major")
 
 
-def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+def draw(sources: Sources) -> Drawing:
     """The roofline. Cells add points only where they hold kernel counters of a profiled GPU."""
     roofs = other_ceilings()
-    measured = measured_points([*shipped, *cells], roofs)
+    measured = measured_points([*sources.shipped, *sources.here], roofs)
     figure = style.figure(6.6, 4.6)
     axes = figure.add_subplot()
     _scales(axes)

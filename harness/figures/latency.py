@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from harness import metrics, paper
-from harness.analysis.cells import SYSTEMS, CellLike, requests, standing
+from harness.analysis.cells import SYSTEMS, requests, standing
 from harness.figures import style
 from harness.figures.drawing import Drawing, streamed
 from harness.tables.budgets import BUDGETS
@@ -106,17 +106,17 @@ def _draw_curve(axes: Axes, curve: Curve) -> None:
     )
 
 
-def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+def draw(sources: Sources) -> Drawing:
     """A row a source: the paper's quantiles as points, then cumulative curves of measured cells."""
-    sources = [s for s in Sources.of(cells, shipped).measured("") if measured(s, PANELS[0])]
-    figure = style.figure(7.6, 0.6 + 2.4 * (1 + len(sources)))
-    grid = figure.subplots(1 + len(sources), len(PANELS), squeeze=False)
+    shown = [s for s in sources.measured("") if measured(s, PANELS[0])]
+    figure = style.figure(7.6, 0.6 + 2.4 * (1 + len(shown)))
+    grid = figure.subplots(1 + len(shown), len(PANELS), squeeze=False)
     for axes, panel in zip(grid[0], PANELS, strict=True):
         for curve in paper_quantiles(panel):
             _draw_quantiles(axes, curve)
         _finish(axes, panel)
     style.describe(grid[0][0], title="paper (A100)", x=PANELS[0].axis, y=Y)
-    for line, source in zip(grid[1:], sources, strict=True):
+    for line, source in zip(grid[1:], shown, strict=True):
         for axes, panel in zip(line, PANELS, strict=True):
             curves = measured(source, panel)
             for curve in curves:
@@ -125,8 +125,8 @@ def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
             _name_missing(axes, curves)
         style.describe(line[0], title=source.heading, x=PANELS[0].axis, y=Y)
     figure.legend(handles=_key(), loc="outside lower center", ncols=len(BASELINES))
-    said = streamed(sources, [point(system) for system in BASELINES])
-    return Drawing(figure, _caption(bool(sources), _budgets(sources)) + said)
+    said = streamed(shown, [point(system) for system in BASELINES])
+    return Drawing(figure, _caption(bool(shown), _budgets(shown)) + said)
 
 
 def _key() -> list[Line2D]:

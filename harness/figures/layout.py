@@ -12,6 +12,7 @@ from harness.analysis.cells import CellLike, Standing, server_state, standing
 from harness.figures import radix, style
 from harness.figures.drawing import Drawing, NothingToDraw
 from harness.tables.labels import length_label, system_label
+from harness.tables.sources import Sources
 
 SLAB_COLOURS = (style.SKY, style.ORANGE, style.GREEN, style.PURPLE, style.VERMILION)
 COLD_COLOUR = "#b5b5b5"
@@ -235,12 +236,12 @@ def _prefixes(at: Standing) -> str:
     return f"one prefix of {lengths}" if at.k == 1 else f"{at.k} prefixes of {lengths}"
 
 
-def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+def draw(sources: Sources) -> Drawing:
     """The layout of one live server, from a cell measured here or else from a shipped one."""
     try:
-        cell, state = choose(cells)
+        cell, state = choose(sources.here)
     except NothingToDraw:
-        cell, state = choose(shipped)
+        cell, state = choose(sources.shipped)
     layout = radix.place(radix.parse(state["tree"]))
     rows = min(max(layout.rows, 4), MOST_ROWS)
     figure = style.figure(7.4, 2.7 + 0.3 * rows)

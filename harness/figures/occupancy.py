@@ -19,6 +19,7 @@ from harness.figures.drawing import Drawing, NothingToDraw
 from harness.tables.budgets import BUDGETS
 from harness.tables.labels import length_label
 from harness.tables.numbers import HEADLINE_B, STAND_IN
+from harness.tables.sources import Sources
 
 USES = {
     "hot_live": ("HOT: in slabs", style.ORANGE, ""),
@@ -132,9 +133,9 @@ def _beside(one: Occupancy) -> str:
     return f"{one.moment}: {slabs:.1f}% in slabs" if 0 < slabs < NARROW else one.moment
 
 
-def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+def draw(sources: Sources) -> Drawing:
     """Two bars a setting of GraniKV, in flight and after the load; below, areas over time."""
-    found = groups([*shipped, *cells])
+    found = groups([*sources.shipped, *sources.here])
     if not found:
         raise NothingToDraw("No cell of GraniKV holds its pools; measure one first.")
     curves = [group for group in found if group.curve is not None][:MOST_CURVES]

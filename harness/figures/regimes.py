@@ -14,7 +14,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import TwoSlopeNorm
 
 from harness import paper
-from harness.analysis.cells import CellLike, group_size, m_sat
+from harness.analysis.cells import group_size, m_sat
 from harness.analysis.statistics import Estimate
 from harness.figures import style
 from harness.figures.drawing import Drawing, streamed
@@ -159,9 +159,8 @@ def rows(maps: Sequence[Map]) -> list[list[Map]]:
     return [[one for one in maps if (one.origin, one.baseline) == key] for key in keys]
 
 
-def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+def draw(sources: Sources) -> Drawing:
     """One row a source and baseline: the paper's two, then this project's GPU cells."""
-    sources = Sources.of(cells, shipped)
     grid = rows([*paper_maps(), *measured_maps(sources)])
     figure = style.figure(8.4, 0.7 + 2.15 * len(grid))
     colours = ScalarMappable(NORM, mpl.colormaps[COLOURS])

@@ -1,11 +1,10 @@
-"""The figures: a new one is a module with `draw(cells, shipped) -> Drawing` and its line here."""
+"""The figures: a new one is a module with `draw(sources) -> Drawing` and its line here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
-from harness.analysis.cells import CellLike
 from harness.figures import (
     bridge,
     causes,
@@ -19,8 +18,9 @@ from harness.figures import (
     throughput,
 )
 from harness.figures.drawing import Drawing
+from harness.tables.sources import Sources
 
-Draw: TypeAlias = Callable[[Sequence[CellLike], Sequence[CellLike]], Drawing]
+Draw: TypeAlias = Callable[[Sources], Drawing]
 
 FIGURES: dict[str, Draw] = {
     "figure1": figure1.draw,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from harness.analysis.cells import CellLike
 from harness.analysis.statistics import Estimate
 from harness.figures import style
 from harness.figures.drawing import Drawing, streamed, whiskers
@@ -81,9 +79,8 @@ def _draw_sweep(axes: Axes, one: Sweep, colour: str, marker: str) -> None:
         )
 
 
-def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+def draw(sources: Sources) -> Drawing:
     """Throughput and TPOT over f_p, the cascade run dashed; both axes start at zero."""
-    sources = Sources.of(cells, shipped)
     figure = style.figure(7.6, 3.3)
     panels = figure.subplots(1, len(PANELS))
     count = 0

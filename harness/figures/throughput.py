@@ -10,7 +10,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from harness import paper
-from harness.analysis.cells import SYSTEMS, CellLike, standing
+from harness.analysis.cells import SYSTEMS, standing
 from harness.analysis.statistics import Estimate
 from harness.figures import style
 from harness.figures.drawing import Drawing, streamed, whiskers
@@ -115,10 +115,9 @@ def _scales(axes: Axes) -> None:
     axes.grid(True, axis="y")
 
 
-def draw(cells: Sequence[CellLike], shipped: Sequence[CellLike]) -> Drawing:
+def draw(sources: Sources) -> Drawing:
     """One panel a model: the paper's three systems dashed, this project's GPU cells solid."""
     lines = paper_series()
-    sources = Sources.of(cells, shipped)
     measured = measured_series(sources)
     figure = style.figure(8.2, 3.1)
     # Each its own scale: on that of a faster GPU the paper's lines could not be told apart.

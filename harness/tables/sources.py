@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from typing import TypeAlias
 
 from harness.analysis import derived, rounds, statistics
-from harness.analysis.cells import CellLike, Standing, by_hardware, setting, standing, variant
+from harness.analysis.cells import CellLike, Standing, setting, standing, variant
 from harness.tables.entries import Entry, Measured, Missing
 from harness.tables.numbers import HEADLINE_B, STAND_IN, Metric, Point, Source
 from harness.tables.printed import PaperSource
 
 Runs: TypeAlias = list[tuple[float, str]]
 """Values of one number with the ids of their cells, one a repetition."""
+
+StandingCell: TypeAlias = tuple[Standing, CellLike]
+"""A cell with where it stands, which is read off it once."""
 
 FUNCTIONAL_TITLE = "functional check, tiny model on the CPU"
 
@@ -31,9 +35,11 @@ class CellSource:
     key: str
     heading: str
     functional: bool
-    cells: Sequence[tuple[Standing, CellLike]]
+    cells: Sequence[StandingCell]
     absent: str
-    _places: dict[Point, list[CellLike]] = field(default_factory=dict, compare=False, repr=False)
+    _places: dict[Point, list[StandingCell]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
     _shown: dict[Point, list[CellLike]] = field(default_factory=dict, compare=False, repr=False)
 
     def entry(self, point: Point, metric: Metric) -> Entry:
@@ -74,17 +80,16 @@ class CellSource:
     def shown(self, point: Point) -> list[CellLike]:
         """The cells behind a point's numbers, valid or not: one setting, one variant."""
         if point not in self._shown:
-            in_setting = [(standing(cell), cell) for cell in self._place(point)]
-            fitting = [(at, cell) for at, cell in in_setting if point.matches(at)]
-            self._shown[point] = _largest(fitting, variant)
+            fitting = [(at, cell) for at, cell in self._place(point) if point.matches(at)]
+            self._shown[point] = [cell for _, cell in _largest(fitting, variant)]
         return self._shown[point]
 
     def place(self, point: Point) -> Standing | None:
         """Lengths and B of a point's cells, whatever their system; None without any."""
         cells = self._place(point)
-        return standing(cells[0]) if cells else None
+        return cells[0][0] if cells else None
 
-    def _place(self, point: Point) -> list[CellLike]:
+    def _place(self, point: Point) -> list[StandingCell]:
         """The cells of a point in its one setting, chosen over all systems to be comparable."""
         anywhere = replace(point, system="", case=None)
         if anywhere not in self._places:
@@ -119,16 +124,14 @@ class CellSource:
         return self.absent
 
 
-def _largest(
-    cells: Sequence[tuple[Standing, CellLike]], group: Callable[[CellLike], str]
-) -> list[CellLike]:
+def _largest(cells: Sequence[StandingCell], group: Callable[[CellLike], str]) -> list[StandingCell]:
     """The group nearest to the paper's storage choices, then with the largest stream interval.
 
     The front end limits that one least. A group without a valid cell stands behind those that have
     one, and a group of one system behind those that compare. Among equals the most valid cells,
     then the largest B, then the highest arrival rate, then the first name.
     """
-    groups: dict[str, list[tuple[Standing, CellLike]]] = {}
+    groups: dict[str, list[StandingCell]] = {}
     for at, cell in cells:
         groups.setdefault(group(cell), []).append((at, cell))
     if not groups:
@@ -143,7 +146,7 @@ def _largest(
         most = (-first.stream_interval, -len(valid), -len(members), -(first.b or 0))
         return (nearest, -compared, *most, -first.rate, name)
 
-    return [cell for _, cell in groups[min(groups, key=rank)]]
+    return groups[min(groups, key=rank)]
 
 
 def ids(runs: Runs) -> tuple[str, ...]:
@@ -165,10 +168,17 @@ class Sources:
 
     def measured(self, command: str) -> tuple[CellSource, ...]:
         """Shipped, then here, one source a hardware; `command` measures what is missing."""
-        return (
-            *by_hardware_sources("shipped", self.shipped, "no shipped cell: not measured yet"),
-            *by_hardware_sources("here", self.here, f"not measured here: {command}"),
-        )
+        absent = f"not measured here: {command}"
+        return (*self._shipped, *(replace(source, absent=absent) for source in self._here))
+
+    @cached_property
+    def _shipped(self) -> tuple[CellSource, ...]:
+        return by_hardware_sources("shipped", self.shipped, "no shipped cell: not measured yet")
+
+    @cached_property
+    def _here(self) -> tuple[CellSource, ...]:
+        """What was found in them is kept for every `measured`: no command changes it."""
+        return by_hardware_sources("here", self.here, "")
 
     def all(self, table: int, command: str) -> tuple[Source, ...]:
         """The paper's table, then the measured sources."""
@@ -177,15 +187,17 @@ class Sources:
 
 def by_hardware_sources(key: str, cells: Sequence[CellLike], absent: str) -> tuple[CellSource, ...]:
     """One source for each hardware among the cells; without cells one empty source."""
-    groups = by_hardware(cells)
+    placed = sorted(
+        ((standing(cell), cell) for cell in cells), key=lambda one: (one[0].hardware, one[1].id)
+    )
+    groups = [tuple(members) for _, members in groupby(placed, key=lambda one: one[0].hardware)]
     if not groups:
         return (CellSource(key, key, False, (), absent),)
     sources = []
-    for hardware, members in groups.items():
-        standings = [(standing(cell), cell) for cell in members]
-        first = standings[0][0]
+    for members in groups:
+        first = members[0][0]
         title = FUNCTIONAL_TITLE if first.functional else first.title
-        name = key if len(groups) == 1 else f"{key}-{hardware}"
+        name = key if len(groups) == 1 else f"{key}-{first.hardware}"
         heading = f"{key} ({title})"
-        sources.append(CellSource(name, heading, first.functional, tuple(standings), absent))
+        sources.append(CellSource(name, heading, first.functional, members, absent))
     return tuple(sources)

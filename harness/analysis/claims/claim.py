@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 from harness import paper
 from harness.analysis.cells import CellLike
 from harness.errors import HarnessError
+from harness.tables.sources import CellSource, by_hardware_sources
 
 FILE = paper.ROOT / "claims.yaml"
 SWEEP = "python -m harness -m "
@@ -62,6 +64,12 @@ class Evidence:
     cells: Sequence[CellLike]
     tests: Path | None = None
     tables: dict[int, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def source(self) -> CellSource:
+        """The cells as a table's source: what is missing is said alike for here and shipped."""
+        (source,) = by_hardware_sources("here", self.cells, "not measured")
+        return source
 
 
 @dataclass(frozen=True)

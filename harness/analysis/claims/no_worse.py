@@ -1,68 +1,144 @@
-"""Judges that a system is nowhere worse than a baseline over a whole L_p × B grid."""
+"""Judges that a system is nowhere worse than a baseline over a whole L_p × B grid.
+
+A point is a ratio of output throughput. With MINIMUM_RUNS runs of both systems its spread is known:
+the point is worse where it lies below `floor` or its 95% interval wholly below 1.00. With fewer it
+may be chance, so it is never called worse. It counts as not worse from 1.00 + `spread` on, the
+spread that one run is trusted to stay within; below that MINIMUM_RUNS runs are asked for, and
+from 1.00 - `spread` on it still counts for the geometric mean.
+
+FAIL: a point is worse, or every point counts for the mean and that is below 1.00. PASS: every point
+is not worse, and the mean is at or above 1.00. INCONCLUSIVE: points are missing or asked for.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from harness.analysis.claims.claim import Claim, Evidence, Result
 from harness.analysis.claims.ratio import MINIMUM_RUNS
 from harness.analysis.statistics import Estimate
 from harness.tables.entries import Kind, Measured
 from harness.tables.grid import SHAREGPT_B, SHAREGPT_LENGTHS
+from harness.tables.labels import length_label
 from harness.tables.numbers import Metric, Point
-from harness.tables.sources import CellSource, by_hardware_sources
 
-FLOOR = 0.95
-"""No point may be below this, whatever its interval."""
+Place: TypeAlias = tuple[int, int]
+"""L_p in tokens, B."""
+
+PLACES = [(l_p, b) for l_p in SHAREGPT_LENGTHS for b in SHAREGPT_B]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """No known point below `floor`; `spread`: how far one run may lie from the mean of many."""
+
+    floor: float
+    spread: float
+
+    def worse(self, one: Estimate) -> str:
+        """Why the point is worse; empty where it is not, or not known to be."""
+        if not _known(one):
+            return ""
+        if one.value < self.floor:
+            return f"{one.value:.2f}×, below {self.floor}×"
+        if one.high < 1.0:
+            return f"the interval [{one.low:.2f}, {one.high:.2f}] lies below 1.00×"
+        return ""
+
+    def asks(self, one: Estimate) -> bool:
+        """Whether MINIMUM_RUNS runs are needed to tell if the point is worse."""
+        return not _known(one) and one.low < 1.0 + self.spread
+
+    def counts(self, one: Estimate) -> bool:
+        """Whether the geometric mean is formed with it."""
+        return _known(one) or one.value >= 1.0 - self.spread
 
 
 def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
     """(result, observed, reason) of one hardware.
 
-    options: `config`, `system`, `baseline`. No worse means: no 95% interval wholly below 1.00, the
-    geometric mean at or above 1.00, no point below FLOOR. FAIL needs one point that breaks a rule,
-    PASS every point of the grid with MINIMUM_RUNS runs: fewer have no interval to go by.
+    options: `config`, `system`, `baseline`, and the two numbers of `Rule`.
     """
+    rule = Rule(float(claim.options["floor"]), float(claim.options["spread"]))
     if evidence.functional:
         return Result.INCONCLUSIVE, "", "a CPU cell is a functional check and forms no ratio"
     found = _ratios(claim, evidence)
     if not found:
         return Result.INCONCLUSIVE, "", "not measured"
-    worst = min(found, key=lambda place: found[place].value)
-    count = len(SHAREGPT_LENGTHS) * len(SHAREGPT_B)
-    mean = math.exp(sum(math.log(one.value) for one in found.values()) / len(found))
-    observed = f"lowest {found[worst].value:.2f}×, geometric mean {mean:.2f}×"
-    for (l_p, b), one in found.items():
-        if broken := _breaks(one):
-            return Result.FAIL, observed, f"L_p = {l_p:,}, B = {b:,}: {broken}"
-    if len(found) < count:
-        return Result.INCONCLUSIVE, observed, f"{len(found)} of {count} points measured"
-    if mean < 1.0:
+    counted = [one for one in found.values() if rule.counts(one)]
+    mean = _geometric_mean(counted)
+    observed = _observed(found, mean, len(counted))
+    if worse := {place: why for place, one in found.items() if (why := rule.worse(one))}:
+        said = [f"{_label(place)}: {worse[place]}" for place in _lowest_first(found, worse)]
+        return Result.FAIL, observed, "; ".join(said)
+    if len(counted) == len(PLACES) and mean < 1.0:
         return Result.FAIL, observed, "the geometric mean is below 1.00×"
-    few = sum(one.runs < MINIMUM_RUNS for one in found.values())
-    if few:
-        reason = f"{few} of {count} points have fewer than {MINIMUM_RUNS} runs"
-        return Result.INCONCLUSIVE, observed, reason
-    return Result.PASS, observed, f"all {count} points"
+    if reasons := list(_undecided(found, rule)):
+        return Result.INCONCLUSIVE, observed, "; ".join(reasons)
+    return Result.PASS, observed, _passed(found, rule)
 
 
-def _breaks(one: Estimate) -> str:
-    if one.value < FLOOR:
-        return f"{one.value:.2f}×, below {FLOOR}×"
-    if one.runs >= MINIMUM_RUNS and one.high < 1.0:
-        return f"the interval [{one.low:.2f}, {one.high:.2f}] lies below 1.00×"
-    return ""
+def _known(one: Estimate) -> bool:
+    return one.runs >= MINIMUM_RUNS
 
 
-def _ratios(claim: Claim, evidence: Evidence) -> dict[tuple[int, int], Estimate]:
+def _geometric_mean(counted: Iterable[Estimate]) -> float:
+    """NaN without any."""
+    logs = [math.log(one.value) for one in counted]
+    return math.exp(sum(logs) / len(logs)) if logs else math.nan
+
+
+def _observed(found: Mapping[Place, Estimate], mean: float, counted: int) -> str:
+    worst = _lowest_first(found, found)[0]
+    lowest = f"lowest {_single(worst, found[worst])}"
+    of = "" if counted == len(PLACES) else f" of {counted} points"
+    return f"{lowest}, geometric mean {mean:.2f}×{of}" if counted else lowest
+
+
+def _undecided(found: Mapping[Place, Estimate], rule: Rule) -> Iterable[str]:
+    """Why nothing is decided: what was not measured, and what to measure again."""
+    if len(found) < len(PLACES):
+        yield f"{len(found)} of {len(PLACES)} points measured"
+    if asked := [place for place, one in found.items() if rule.asks(one)]:
+        named = ", ".join(_single(place, found[place]) for place in _lowest_first(found, asked))
+        yield (
+            f"measure again, {MINIMUM_RUNS} runs, what goes below {1 + rule.spread:.2f}× "
+            f"in fewer: {named}"
+        )
+
+
+def _passed(found: Mapping[Place, Estimate], rule: Rule) -> str:
+    known = sum(_known(one) for one in found.values())
+    said = [f"{known} of {MINIMUM_RUNS} runs or more, no interval wholly below 1.00×"] * (known > 0)
+    if few := len(found) - known:
+        said.append(f"{few} of fewer, at least {1 + rule.spread:.2f}×")
+    return f"all {len(PLACES)} points: {'; '.join(said)}"
+
+
+def _lowest_first(found: Mapping[Place, Estimate], places: Iterable[Place]) -> list[Place]:
+    return sorted(places, key=lambda place: (found[place].value, place))
+
+
+def _single(place: Place, one: Estimate) -> str:
+    runs = "one run" if one.runs == 1 else f"{one.runs} runs"
+    return f"{one.value:.2f}× at {_label(place)} ({runs})"
+
+
+def _label(place: Place) -> str:
+    l_p, b = place
+    return f"L_p = {length_label(l_p)}, B = {b:,}"
+
+
+def _ratios(claim: Claim, evidence: Evidence) -> dict[Place, Estimate]:
     options = claim.options
     metric = Metric("output_tok_s", "", Kind.RATIO, baseline=str(options["baseline"]))
-    found: dict[tuple[int, int], Estimate] = {}
-    for source in by_hardware_sources("cells", evidence.cells, "not measured"):
-        for l_p in SHAREGPT_LENGTHS:
-            for b in SHAREGPT_B:
-                point = Point(str(options["config"]), str(options["system"]), "sharegpt", b, l_p)
-                entry = CellSource.entry(source, point, metric)
-                if isinstance(entry, Measured):
-                    found[(l_p, b)] = entry.estimate
+    found: dict[Place, Estimate] = {}
+    for l_p, b in PLACES:
+        point = Point(str(options["config"]), str(options["system"]), "sharegpt", b, l_p)
+        entry = evidence.source.entry(point, metric)
+        if isinstance(entry, Measured):
+            found[(l_p, b)] = entry.estimate
     return found

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from harness.analysis.claims.claim import Claim, Evidence, Result
 from harness.analysis.statistics import Estimate
-from harness.tables.entries import Kind, Measured, Missing, write
+from harness.tables.entries import Entry, Kind, Measured, Missing, write
 from harness.tables.numbers import Metric, Point
-from harness.tables.sources import CellSource, by_hardware_sources
 
 MINIMUM_RUNS = 3
 """Below three runs nothing is known of the spread, so nothing is confirmed or refuted."""
@@ -23,8 +22,8 @@ def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
     if evidence.functional:
         return Result.INCONCLUSIVE, "", "a CPU cell is a functional check and forms no ratio"
     entry = _entry(claim, evidence)
-    if isinstance(entry, Missing):
-        return Result.INCONCLUSIVE, "", entry.reason
+    if not isinstance(entry, Measured):
+        return Result.INCONCLUSIVE, "", entry.reason if isinstance(entry, Missing) else ""
     estimate, observed = entry.estimate, write(entry, Kind.RATIO)
     if estimate.runs < MINIMUM_RUNS:
         return Result.INCONCLUSIVE, observed, f"{estimate.runs} of {MINIMUM_RUNS} runs"
@@ -50,18 +49,13 @@ def bounds(claim: Claim) -> tuple[float, float]:
             raise ValueError(f"bound {other!r} is none of at_least, at_most, within, deviation")
 
 
-def _entry(claim: Claim, evidence: Evidence) -> Measured | Missing:
+def _entry(claim: Claim, evidence: Evidence) -> Entry:
     options = claim.options
     at = dict(options["at"])
     traits = tuple(sorted(at.pop("traits", {}).items()))
     point = Point(system=str(options["system"]), traits=traits, **at)
     metric = Metric(str(options["metric"]), "", Kind.RATIO, baseline=str(options["baseline"]))
-    absent = "not measured"
-    for source in by_hardware_sources("cells", evidence.cells, absent):
-        entry = CellSource.entry(source, point, metric)
-        if isinstance(entry, Measured | Missing):
-            return entry
-    return Missing(absent)
+    return evidence.source.entry(point, metric)
 
 
 def within(estimate: Estimate, low: float, high: float) -> Result:

@@ -8,18 +8,20 @@ from harness.analysis.claims.claim import Claim, Evidence, Result
 from harness.analysis.claims.ratio import MINIMUM_RUNS, bounds, within, words
 from harness.tables import registry
 from harness.tables.entries import Entry, Measured, Missing, write
-from harness.tables.sources import CellSource, Sources, by_hardware_sources
+from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table
 
 
 @dataclass(frozen=True)
 class _Judged(Sources):
-    """The cells of one hardware, from here or shipped: what is missing is said alike for both."""
+    """The cells of one hardware, from here or shipped."""
+
+    judged: tuple[CellSource, ...]
 
     def measured(self, command: str) -> tuple[CellSource, ...]:
         """The judged cells alone; what measures the rest is said by the claim."""
         del command
-        return by_hardware_sources("here", self.here, "not measured")
+        return self.judged
 
 
 def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
@@ -52,7 +54,9 @@ def _table(claim: Claim, evidence: Evidence) -> Table:
         raise ValueError("it names no table")
     table: Table | None = evidence.tables.get(claim.table)
     if table is None:
-        table = registry.builders()[claim.table](_Judged.of(evidence.cells, ()))
+        table = registry.builders()[claim.table](
+            _Judged(tuple(evidence.cells), (), (evidence.source,))
+        )
         evidence.tables[claim.table] = table
     return table
 

@@ -11,12 +11,13 @@ from matplotlib.patches import Rectangle
 from harness.analysis.cells import CellLike
 from harness.figures import registry, style
 from harness.figures.drawing import Drawing
+from harness.tables.sources import Sources
 
 
 def drawing(name: str, here: Sequence[CellLike] = (), shipped: Sequence[CellLike] = ()) -> Drawing:
     """A figure laid out as it would be written."""
     with style.styled():
-        found = registry.FIGURES[name](here, shipped)
+        found = registry.FIGURES[name](Sources.of(here, shipped))
         found.figure.draw_without_rendering()
     return found
 

@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 
 from harness.analysis.roofline import Ceilings
 from harness.figures import figure1, style
+from harness.tables.sources import Sources
 from tests.harness.analysis.made_up import H200, MadeUpCell, cpu_cell
 
 ROOFS = Ceilings("h200", "one H200", 800.0, 4000.0)
@@ -46,7 +47,7 @@ def kernel_cell(
 
 def axes_of(*cells: MadeUpCell) -> tuple[Axes, str]:
     with style.styled():
-        drawing = figure1.draw(cells, [])
+        drawing = figure1.draw(Sources.of(cells, []))
     (axes,) = drawing.figure.axes
     return axes, drawing.caption
 
@@ -121,7 +122,7 @@ def test_a_kernel_on_hardware_without_roofs_is_not_placed() -> None:
 
 def test_texts_do_not_overlap() -> None:
     with style.styled():
-        figure = figure1.draw([], []).figure
+        figure = figure1.draw(Sources.of([], [])).figure
         figure.draw_without_rendering()
         (axes,) = figure.axes
         boxes = [text.get_window_extent() for text in axes.texts]
@@ -154,7 +155,7 @@ def test_layout_and_reading_are_told_apart() -> None:
 def test_repetitions_have_one_line_in_the_legend() -> None:
     cells = [kernel_cell("HOT", 34.4e6 + n, repetition=n) for n in range(3)]
     with style.styled():
-        (legend,) = figure1.draw(cells, []).figure.legends
+        (legend,) = figure1.draw(Sources.of(cells, [])).figure.legends
     texts = [text.get_text() for text in legend.get_texts()]
     assert texts.count("HOT slab: read once (h200)") == 1
     assert len(texts) == len(set(texts))
@@ -171,7 +172,7 @@ def test_the_caption_says_where_caches_served_the_reads() -> None:
 def test_no_text_covers_a_measured_point() -> None:
     cells = [kernel_cell(layout, 200e6, read="unshared") for layout in ("HOT", "paged")]
     with style.styled():
-        figure = figure1.draw(cells, []).figure
+        figure = figure1.draw(Sources.of(cells, [])).figure
         figure.draw_without_rendering()
         (axes,) = figure.axes
         boxes = [text.get_window_extent() for text in axes.texts]

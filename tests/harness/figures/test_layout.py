@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from harness.analysis.cells import POOL_NUMBERS
 from harness.figures import layout, style
 from harness.figures.drawing import NothingToDraw
+from harness.tables.sources import Sources
 from tests.harness.analysis.made_up import MadeUpCell, cpu_cell, pools, tree_node
 
 LENGTHS = (64, 128, 256)
@@ -34,7 +35,7 @@ def cell(system: str = "granikv", **parts: Any) -> MadeUpCell:
 
 def draw(*cells: MadeUpCell) -> tuple[Figure, str]:
     with style.styled():
-        drawing = layout.draw(cells, [])
+        drawing = layout.draw(Sources.of(cells, []))
         drawing.figure.draw_without_rendering()
     return drawing.figure, drawing.caption
 
@@ -159,7 +160,7 @@ def test_the_richest_tree_is_chosen() -> None:
 @pytest.mark.parametrize("parts", [{}, {"state": {"counters": {}}}, {"state": {"tree": []}}])
 def test_nothing_is_drawn_by_hand(parts: dict[str, Any]) -> None:
     with pytest.raises(NothingToDraw, match="No cell holds a server's tree"):
-        layout.draw([cell(**parts)], [])
+        layout.draw(Sources.of([cell(**parts)], []))
 
 
 @pytest.mark.parametrize("missing", sorted(POOL_NUMBERS))
@@ -167,11 +168,11 @@ def test_a_state_without_one_number_of_its_pools_is_not_drawn(missing: str) -> N
     known = state()
     del known["pools"][missing]
     with pytest.raises(NothingToDraw, match="whole pools"):
-        layout.draw([cell(layout=known)], [])
+        layout.draw(Sources.of([cell(layout=known)], []))
     assert layout.choose([cell(layout=known, state=state())])[1] == state()
 
 
 def test_shipped_cells_are_drawn_when_none_is_here() -> None:
     with style.styled():
-        drawing = layout.draw([cell()], [cell("cascade_on_granikv", layout=state())])
+        drawing = layout.draw(Sources.of([cell()], [cell("cascade_on_granikv", layout=state())]))
     assert "cpu-cascade_on_granikv" in drawing.caption

@@ -18,7 +18,7 @@ Lines = dict[str, tuple[list[float], list[float]]]
 def lines_of(*cells: MadeUpCell) -> dict[str, Lines]:
     """Per panel title: label -> (L_p, tok/s)."""
     with style.styled():
-        figure = throughput.draw(cells, []).figure
+        figure = throughput.draw(Sources.of(cells, [])).figure
     panels = {}
     for axes in figure.axes:
         found: Lines = {}
@@ -59,7 +59,7 @@ def test_cpu_cells_are_not_drawn() -> None:
 
 def test_a_fast_gpu_does_not_squash_the_papers_lines_of_other_models() -> None:
     with style.styled():
-        figure = throughput.draw([gpu_cell("granikv", 50_000.0)], []).figure
+        figure = throughput.draw(Sources.of([gpu_cell("granikv", 50_000.0)], [])).figure
     llama, *others = figure.axes
     assert llama.get_ylim()[1] > 50_000
     assert all(4_800 < axes.get_ylim()[1] < 6_500 for axes in others)
@@ -67,7 +67,7 @@ def test_a_fast_gpu_does_not_squash_the_papers_lines_of_other_models() -> None:
 
 def test_axes_have_units_and_start_at_zero() -> None:
     with style.styled():
-        figure = throughput.draw([], []).figure
+        figure = throughput.draw(Sources.of([], [])).figure
     first, *_ = figure.axes
     assert first.get_ylabel() == "Output throughput (tok/s)"
     assert first.get_xlabel() == "$L_p$ (tokens)"
@@ -78,13 +78,13 @@ def test_axes_have_units_and_start_at_zero() -> None:
 @pytest.mark.parametrize("measured", [True, False])
 def test_the_caption_says_what_is_measured(measured: bool) -> None:
     with style.styled():
-        drawing = throughput.draw([gpu_cell("granikv", 1.0)] if measured else [], [])
+        drawing = throughput.draw(Sources.of([gpu_cell("granikv", 1.0)] if measured else [], []))
     assert ("no GPU cell yet" in drawing.caption) is not measured
 
 
 def test_a_single_run_is_said_to_have_no_interval() -> None:
     with style.styled():
-        assert "one run" in throughput.draw([gpu_cell("granikv", 1.0)], []).caption
+        assert "one run" in throughput.draw(Sources.of([gpu_cell("granikv", 1.0)], [])).caption
 
 
 def test_a_single_run_has_no_caps() -> None:
@@ -92,7 +92,7 @@ def test_a_single_run_has_no_caps() -> None:
     single = gpu_cell("sglang_default", 900.0)
     three = [gpu_cell("granikv", v, repetition=i) for i, v in enumerate((2900.0, 3000.0, 3100.0))]
     with style.styled():
-        figure = throughput.draw([single, *three], []).figure
+        figure = throughput.draw(Sources.of([single, *three], [])).figure
     drawn = {}
     for container in figure.axes[0].containers:
         assert isinstance(container, ErrorbarContainer)
@@ -109,7 +109,7 @@ def test_points_of_different_stream_intervals_are_not_joined() -> None:
         for l_p, interval in ((512, 8), (1024, 1), (2048, 1), (16384, 8))
     ]
     with style.styled():
-        shown = throughput.draw([], cells)
+        shown = throughput.draw(Sources.of([], cells))
     lines = [
         np.asarray(container.lines[0].get_xdata()).tolist()
         for container in shown.figure.axes[0].containers
@@ -126,5 +126,5 @@ def test_points_of_different_stream_intervals_are_not_joined() -> None:
 
 def test_of_points_that_were_streamed_alike_nothing_is_said() -> None:
     with style.styled():
-        caption = throughput.draw([gpu_cell("granikv", 9_000.0)], []).caption
+        caption = throughput.draw(Sources.of([gpu_cell("granikv", 9_000.0)], [])).caption
     assert "streamed" not in caption

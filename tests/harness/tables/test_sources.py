@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from harness import paper
+from harness.analysis.cells import CellLike, Standing, standing
 from harness.tables.entries import Blank, Measured, Missing, Printed
 from harness.tables.metrics import OUTPUT, TO_CASCADE, TO_DEFAULT, TPOT_P99
 from harness.tables.numbers import Point
@@ -140,3 +142,24 @@ def test_each_hardware_is_its_own_source() -> None:
     assert here_sources[1].heading == "here (one H200)"
     assert shipped.cells == ()
     assert shipped.entry(ROW, OUTPUT) == Missing("no shipped cell: not measured yet")
+
+
+def test_each_cell_is_placed_once_for_all_tables_and_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    placed: list[str] = []
+
+    def counted(cell: CellLike) -> Standing:
+        placed.append(cell.id)
+        return standing(cell)
+
+    monkeypatch.setattr("harness.tables.sources.standing", counted)
+    mine, theirs = gpu_cell("granikv", 5.0), gpu_cell("sglang_default", 7.0)
+    both = Sources.of([mine], [theirs])
+    for command in ("one", "another"):
+        shipped, measured_here = both.measured(command)
+        assert value(measured_here.entry(ROW, OUTPUT)) == 5.0
+        assert value(shipped.entry(replace(ROW, system="sglang_default"), OUTPUT)) == 7.0
+        absent = measured_here.entry(replace(ROW, b=8), OUTPUT)
+        assert absent == Missing(f"not measured here: {command}")
+    assert sorted(placed) == sorted([mine.id, theirs.id])
