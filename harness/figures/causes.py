@@ -31,8 +31,12 @@ KERNELS = {
 }
 ONE_PREFIX = {
     "sglang_default": "SGLang default: pages, each row reads",
+    "sglang_flashinfer_p1": "pages of one token, each row reads",
+    "sglang_fa3": "pages of one token, each row reads by FA3",
+    "granikv_contiguous_unshared": "slab, each row reads by the engine's kernel",
     "sglang_cascade": "pages, read once (SGLang-Cascade)",
     "cascade_on_granikv": "slab, read once by cascade",
+    "granikv_hydragen": "slab, read once by two matrix products",
     "granikv_dense": "slab, read once by the fused kernel",
     "granikv": "GraniKV: dispatched each step",
 }
@@ -139,9 +143,9 @@ def _drawing(source: CellSource, found: Sequence[Panel]) -> Drawing:
         figure,
         f"What the gain comes from, {source.heading}: B = 256, Llama-3.1-8B/TP=1, against the "
         "first bar of each panel. Two bars that differ in one thing show what it gives, where both "
-        "were measured; from SGLang's own bars to those on GraniKV's storage the page size and the "
-        "prefill backend change too. [low, high]: the 95% interval over runs; without it one run "
-        "of either side, whose spread is not known."
+        "were measured; between SGLang's own bars, FA3's apart, and those on GraniKV's storage the "
+        "prefill backend differs too, and the page size where it is not named. [low, high]: the "
+        "95% interval over runs; without it one run of either side, whose spread is not known."
         + streamed([source], [point for panel in found for point in panel.served]),
     )
 

@@ -12,8 +12,6 @@ class GranikvContiguousUnshared(StorageSystem):
     name = "granikv_contiguous_unshared"
     backend = "contiguous_unshared"
 
-    def refusal(self, hardware: Hardware) -> str | None:
-        """It has no GPU kernel: there Table 5 tells the two apart, kernel by kernel."""
-        if hardware.device != CPU:
-            return f"{self.name} runs on a CPU only: its decode backend has no GPU kernel"
-        return None
+    def backend_on(self, hardware: Hardware) -> str:
+        """On a GPU `paged`: the engine's own kernel, a slab's slots to every row that has them."""
+        return self.backend if hardware.device == CPU else "paged"

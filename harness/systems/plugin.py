@@ -16,6 +16,8 @@ from harness.systems.base import (
 )
 
 DECODE_BACKEND = "granikv"
+AUTO = "auto"
+"""Dispatched every step: no backend is forced."""
 
 
 class PluginSystem(System):
@@ -30,10 +32,10 @@ class PluginSystem(System):
             return ["GraniKV's plugin is not active: the server fell back to stock SGLang"]
         wrong = super().misuse(info, hardware)
         for rank, state in enumerate(info.ranks):
-            wrong += [f"rank {rank}: {reason}" for reason in self._rank_misuse(state)]
+            wrong += [f"rank {rank}: {reason}" for reason in self._rank_misuse(state, hardware)]
         return wrong
 
-    def _rank_misuse(self, state: Mapping[str, Any]) -> list[str]:
+    def _rank_misuse(self, state: Mapping[str, Any], hardware: Hardware) -> list[str]:
         wrong = []
         if state.get("system") != self.plugin_system:
             wrong.append(f"the system is {state.get('system')!r}, not {self.plugin_system!r}")
@@ -55,7 +57,7 @@ class StorageSystem(PluginSystem):
     plugin_system = "granikv"
     uses_storage = True
     backend: ClassVar[str]
-    """`auto` (dispatched every step) or the one backend that is forced."""
+    """AUTO or the one backend that is forced."""
     needs_gpu: ClassVar[bool] = False
 
     def refusal(self, hardware: Hardware) -> str | None:
@@ -64,21 +66,24 @@ class StorageSystem(PluginSystem):
             return f"{self.name} needs a GPU: its decode backend has no CPU implementation"
         return None
 
+    def backend_on(self, hardware: Hardware) -> str:
+        """What `--granikv-backend` gets there."""
+        return self.backend
+
     def arguments(self, hardware: Hardware) -> list[str]:
         """`--granikv` with the storage choices and this system's backend."""
-        arguments = ["--granikv", "--granikv-backend", self.backend]
+        arguments = ["--granikv", "--granikv-backend", self.backend_on(hardware)]
         arguments += ["--granikv-hardware", str(hardware.profile)]
         for key, value in self.storage.items():
             if value is not None:
                 arguments += ["--granikv-" + key.replace("_", "-"), str(value)]
         return [*self.engine_arguments(hardware), *arguments]
 
-    def _rank_misuse(self, state: Mapping[str, Any]) -> list[str]:
-        wrong = super()._rank_misuse(state)
-        forced = state.get("backends", {}).get("forced")
-        asked = None if self.backend == "auto" else self.backend
+    def _rank_misuse(self, state: Mapping[str, Any], hardware: Hardware) -> list[str]:
+        wrong = super()._rank_misuse(state, hardware)
+        forced, asked = _forced(state), self.backend_on(hardware)
         if forced != asked:
-            wrong.append(f"the forced backend is {forced!r}, not {asked!r}")
+            wrong.append(f"the backend is {forced!r}, not {asked!r}")
         config = state.get("config", {})
         for key, value in self.storage.items():
             if value is not None and config.get(key) != value:
@@ -91,14 +96,16 @@ class StorageSystem(PluginSystem):
         if not self._slab_expected(after, traffic):
             return wrong
         wrong += must_rise(before, after, "relocations", "no prefix became a slab")
-        if self.backend != "auto":
-            counter = f"steps_{self.backend}"
-            wrong += must_rise(before, after, counter, f"the {self.backend} backend never served")
+        if (backend := _forced(after.granikv or {})) != AUTO:
+            wrong += must_rise(
+                before, after, f"steps_{backend}", f"the {backend} backend never served"
+            )
         return wrong
 
     def overflowed(self, before: ServerInfo, after: ServerInfo) -> list[str]:
         """A forced backend served every step; for `auto` pages are a choice like another."""
-        return [] if self.backend == "auto" else served_paged(before, after, self.backend)
+        backend = _forced(after.granikv or {})
+        return [] if backend == AUTO else served_paged(before, after, backend)
 
     def _slab_expected(self, info: ServerInfo, traffic: Traffic) -> bool:
         """Whether some shared prefix is long enough for a slab and fits HOT."""
@@ -106,3 +113,8 @@ class StorageSystem(PluginSystem):
         shortest = int(state.get("config", {}).get("min_tokens") or 1)
         room = int(state.get("pools", {}).get("hot_size") or 0)
         return any(shortest <= length <= room for length in traffic.prefix_lengths)
+
+
+def _forced(state: Mapping[str, Any]) -> str:
+    """The backend that a rank says is forced, AUTO where none is."""
+    return str(state.get("backends", {}).get("forced") or AUTO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ BACKENDS = {
     "granikv_cascade": "cascade",
     "cascade_on_granikv": "cascade",
     "granikv_hydragen": "hydragen",
-    "granikv_contiguous_unshared": "contiguous_unshared",
+    "granikv_contiguous_unshared": "paged",
 }
 
 
@@ -101,11 +102,11 @@ def test_what_the_cpu_cannot_run_is_refused_in_one_line(name: str) -> None:
     assert system(name).refusal(H200) is None
 
 
-def test_what_the_gpu_cannot_run_is_refused_in_one_line() -> None:
-    refusal = str(system("granikv_contiguous_unshared").refusal(H200))
-    assert refusal.startswith("granikv_contiguous_unshared runs on a CPU only")
-    assert "\n" not in refusal
-    assert system("granikv_contiguous_unshared").refusal(CPU) is None
+def test_slabs_that_every_row_reads_need_another_backend_on_either_device() -> None:
+    one = system("granikv_contiguous_unshared")
+    assert "--granikv-backend contiguous_unshared" in " ".join(one.arguments(CPU))
+    assert one.refusal(CPU) is None
+    assert one.refusal(H200) is None
 
 
 def test_fa3_is_refused_on_an_a100() -> None:
@@ -167,7 +168,7 @@ def test_a_fallback_to_stock_is_noticed(name: str) -> None:
     [
         (("system",), "sglang_cascade", "the system is 'sglang_cascade'"),
         (("backends", "decode"), "torch_native", "decode runs on 'torch_native'"),
-        (("backends", "forced"), "dense", "the forced backend is 'dense', not None"),
+        (("backends", "forced"), "dense", "the backend is 'dense', not 'auto'"),
         (("config", "hot_fraction"), 0.2, "hot_fraction is 0.2, 0.3 was asked for"),
         (("config", "admission"), "on_share", "admission is 'on_share'"),
     ],
@@ -205,12 +206,14 @@ BEFORE = granikv_info(steps=5, relocations=2, steps_dense=5, steps_cascade=1)
             {"steps": 9, "relocations": 3, "steps_cascade": 1},
             "cascade backend never",
         ),
+        ("granikv_contiguous_unshared", {"steps": 9, "relocations": 3, "steps_paged": 2}, ""),
     ],
 )
 def test_a_feature_that_never_fired_is_noticed(
     name: str, after: dict[str, int], words: str
 ) -> None:
-    wrong = system(name).silent(BEFORE, granikv_info(**after), FOUR_PREFIXES)
+    info = granikv_info(BACKENDS[name], **after)
+    wrong = system(name).silent(BEFORE, info, FOUR_PREFIXES)
     assert (wrong == []) == (words == "")
     assert words in "; ".join(wrong)
 
@@ -220,11 +223,12 @@ FORCED = [name for name in SYSTEMS if name != "granikv" and "granikv" in name]
 
 @pytest.mark.parametrize("name", [*FORCED, "sglang_cascade"])
 def test_a_forced_backend_may_leave_no_step_to_pages(name: str) -> None:
-    before, spilled = granikv_info(steps_overflowed=3), granikv_info(steps_overflowed=5)
+    info = partial(granikv_info, BACKENDS.get(name, "auto"))
+    before, spilled = info(steps_overflowed=3), info(steps_overflowed=5)
     assert system(name).overflowed(before, before) == []
     (reason,) = system(name).overflowed(before, spilled)
     assert "were served paged: the counter 'steps_overflowed' rose by 2" in reason
-    (reason,) = system(name).overflowed(before, granikv_info(steps=5))
+    (reason,) = system(name).overflowed(before, info(steps=5))
     assert reason == "/server_info has no counter 'steps_overflowed'"
 
 
