@@ -2,9 +2,9 @@
 
 A point is a ratio of output throughput. With MINIMUM_RUNS runs of both systems its spread is known:
 the point is worse where it lies below `floor` or its 95% interval wholly below 1.00. With fewer it
-may be chance, so it is never called worse. It counts as not worse from 1.00 + `spread` on, the
-spread that one run is trusted to stay within; below that MINIMUM_RUNS runs are asked for, and
-from 1.00 - `spread` on it still counts for the geometric mean.
+may be chance, so it is never called worse. It counts as not worse from 1.00 + `spread` on, as far
+apart as single runs of one cell lie; below that MINIMUM_RUNS runs are asked for, and from
+1.00 - `spread` on it still counts for the geometric mean.
 
 FAIL: a point is worse, or every point counts for the mean and that is below 1.00. PASS: every point
 is not worse, and the mean is at or above 1.00. INCONCLUSIVE: points are missing or asked for.
@@ -33,7 +33,7 @@ PLACES = [(l_p, b) for l_p in SHAREGPT_LENGTHS for b in SHAREGPT_B]
 
 @dataclass(frozen=True)
 class Rule:
-    """No known point below `floor`; `spread`: how far one run may lie from the mean of many."""
+    """No known point below `floor`; `spread`: how far apart single runs of one cell lie."""
 
     floor: float
     spread: float
