@@ -29,7 +29,6 @@ def test_shares_are_of_all_slots() -> None:
     assert after.shares == {
         "hot_live": 10.0,
         "hot_free": 30.0,
-        "hot_donated": 0.0,
         "cold_live": 5.0,
         "cold_free": 55.0,
     }
@@ -82,6 +81,40 @@ def test_slabs_too_narrow_for_a_number_are_told_beside_the_bar() -> None:
     assert beside.get_window_extent().x1 <= axes.get_window_extent().x1
 
 
+LENT = (
+    pools(1, 400, 100, 250, 350)
+    | {"capacity": 1000, "hot_free": 200, "hot_donated": 100}
+    | {"cold_free": 450}
+)
+"""Of HOT's 400 slots 100 are lent, which COLD counts: 250 live and 450 free."""
+
+
+def test_a_loan_is_counted_once() -> None:
+    """COLD's live and free slots hold what HOT has lent: with it the uses are more than all."""
+    (group,) = occupancy.groups([cell(state={"pools": LENT})])
+    (after,) = group.snapshots
+    assert (after.slots, after.loan) == (1000, 10.0)
+    assert sum(after.shares.values()) == pytest.approx(100.0)
+
+
+def test_a_loan_is_hatched_where_cold_begins() -> None:
+    shown = drawing("occupancy", [cell(state={"pools": LENT})])
+    (axes,) = shown.figure.axes
+    (loan,) = [bar for bar in bars(axes) if bar.get_hatch()]
+    assert (loan.get_x(), loan.get_width()) == pytest.approx((30.0, 10.0))
+    assert ends(bars(axes)) == pytest.approx([10.0, 30.0, 40.0, 55.0, 100.0])
+    assert "on loan from HOT" in shown.caption
+
+
+def test_the_longest_prompts_are_shown_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(occupancy, "MOST", 2)
+    cells = [serving("granikv", "sharegpt", (length,), 256) for length in (512, 4096, 8192, 16384)]
+    shown = drawing("occupancy", cells)
+    labels = [label.get_text().split("\n")[0] for label in shown.figure.axes[0].get_yticklabels()]
+    assert labels == ["sharegpt 16K", "sharegpt 8K"]
+    assert "Of 4 settings 2:" in shown.caption
+
+
 def test_without_pools_there_is_nothing_to_draw() -> None:
     with pytest.raises(NothingToDraw, match="measure one first"):
         drawing("occupancy")
@@ -99,10 +132,22 @@ class WatchedCell(MadeUpCell):
             held = pools(1, 400, 100 * t, 150, 450)
             rows += [
                 (float(t), "granikv", rank, f"pool_{use}", float(held[use] + rank))
-                for use in occupancy.USES
+                for use in (*occupancy.USES, occupancy.LOAN, "capacity")
                 for rank in (0, 1)
             ]
             rows.append((float(t), "granikv", 0, "donations", 7.0))
+        return pd.DataFrame(rows, columns=["t_s", "source", "rank", "name", "value"])
+
+
+class LendingCell(WatchedCell):
+    """Of HOT's slots 100 are lent all the time."""
+
+    def frame(self, name: str) -> pd.DataFrame | None:
+        rows = [
+            (float(t), "granikv", 0, f"pool_{use}", float(LENT[use]))
+            for t in range(self.moments)
+            for use in (*occupancy.USES, occupancy.LOAN, "capacity")
+        ]
         return pd.DataFrame(rows, columns=["t_s", "source", "rank", "name", "value"])
 
 
@@ -125,7 +170,14 @@ def test_telemetry_gives_shares_over_time() -> None:
     assert group.curve is not None
     assert group.curve.index.tolist() == [0.0, 1.0, 2.0]
     assert group.curve["hot_live"].tolist() == pytest.approx([0.0, 10.0, 20.0])
-    assert group.curve.sum(axis=1).tolist() == pytest.approx([100.0] * 3)
+    assert group.curve[list(occupancy.USES)].sum(axis=1).tolist() == pytest.approx([100.0] * 3)
+
+
+def test_a_loan_is_counted_once_over_time() -> None:
+    (group,) = occupancy.groups([watched(LendingCell)])
+    assert group.curve is not None
+    assert group.curve[occupancy.LOAN].tolist() == pytest.approx([10.0] * 3)
+    assert group.curve[list(occupancy.USES)].sum(axis=1).tolist() == pytest.approx([100.0] * 3)
 
 
 @pytest.mark.parametrize("kind", [MadeUpCell, TwicePolledCell, CellWithoutItsFile])
@@ -138,7 +190,7 @@ def test_without_telemetry_there_are_bars_alone(kind: type[MadeUpCell]) -> None:
 def test_areas_over_time_stand_below_the_bars() -> None:
     shown = drawing("occupancy", [watched(WatchedCell)])
     _, axes = shown.figure.axes
-    assert len(axes.collections) == len(occupancy.USES)
+    assert len(axes.collections) == len(occupancy.USES) + 1
     assert axes.get_xlim() == (0.0, 2.0)
     assert axes.get_xlabel() == "Time in the load (s)"
     assert "from telemetry" in shown.caption
