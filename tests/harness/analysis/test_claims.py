@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,49 @@ def test_a_wrong_number_fails() -> None:
     verdict = one("table3-llama-16k-default", pair([2000, 2010, 2020], [1362, 1360, 1364]))
     assert verdict.result is Result.FAIL
     assert "1.94×" in verdict.reason  # 2.16 less a tenth
+
+
+@pytest.mark.parametrize(
+    ("granikv", "result"),
+    [
+        (1020.0, Result.PASS),
+        (1000.0, Result.PASS),
+        (990.0, Result.FAIL),  # within a tenth of 1.09, but no gain
+    ],
+)
+def test_no_tolerance_confirms_a_gain_without_one(granikv: float, result: Result) -> None:
+    cells = [
+        cell
+        for system, speed in (("granikv", granikv), ("sglang_cascade", 1000.0))
+        for cell in runs(system, [speed] * 3, lengths=(8192,))
+    ]
+    verdict = one("table3-llama-8k-cascade", cells)
+    assert (verdict.result, verdict.reason) == (result, "asked for at least 1.00×")
+
+
+@pytest.mark.parametrize(
+    ("bound", "expected", "parts", "asked"),
+    [
+        ("at_least", 1.35, {}, (1.215, math.inf)),
+        ("at_least", 1.05, {}, (1.0, math.inf)),
+        ("at_least", 0.97, {}, (0.873, math.inf)),
+        ("at_least", 1.0, {}, (0.9, math.inf)),
+        ("at_most", 0.67, {}, (-math.inf, 0.737)),
+        ("at_most", 0.95, {}, (-math.inf, 1.0)),
+        ("at_most", 1.0, {}, (-math.inf, 1.1)),
+        ("within", 1.05, {}, (0.945, 1.155)),
+        ("at_least", 1.05, {"judge": "table", "unit": "×"}, (1.0, math.inf)),
+        ("at_least", 1.05, {"judge": "table", "unit": "%"}, (0.945, math.inf)),
+        ("at_most", 0.95, {"judge": "table", "unit": " µs"}, (-math.inf, 1.045)),
+    ],
+)
+def test_the_bounds_of_a_tenth(
+    bound: str, expected: float, parts: dict[str, str], asked: tuple[float, float]
+) -> None:
+    options = {"bound": bound, "unit": parts.get("unit", "")}
+    judge_name = parts.get("judge", "ratio")
+    claim = Claim("x", "S.", "s", None, "c", 1, "g", judge_name, expected, 0.1, options)
+    assert bounds(claim) == pytest.approx(asked)
 
 
 def test_a_gain_in_place_of_parity_fails_within() -> None:
