@@ -83,6 +83,11 @@ class Verdict:
     reason: str
 
 
+def cell_count(number: int) -> str:
+    """A number of cells for people."""
+    return "1 cell" if number == 1 else f"{number:,} cells"
+
+
 def load(path: Path) -> list[Claim]:
     """The claims of a file. Raises HarnessError for no file, an unknown key or a double id."""
     try:

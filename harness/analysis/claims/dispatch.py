@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.cells import CellLike, counters, group_size, m_sat, standing
-from harness.analysis.claims.claim import Claim, Evidence, Result
+from harness.analysis.claims.claim import Claim, Evidence, Result, cell_count
 
 DISPATCHING = "granikv"
 SATURATION = "dense when rows * n_q/kv >= {m_sat}, else cascade"
@@ -105,7 +105,7 @@ def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
         return Result.INCONCLUSIVE, "", _silent(known)
     steps = {name: sum(one.steps[name] for one in routed) for name in routed[0].steps}
     spoken = "{dense:,} dense, {cascade:,} cascade and {paged:,} paged steps".format(**steps)
-    observed = f"{spoken} in {len(routed):,} cells"
+    observed = f"{spoken} in {cell_count(len(routed))}"
     for one in routed:
         if wrong := check(one):
             return Result.FAIL, observed, f"cell {one.cell}: {wrong}"

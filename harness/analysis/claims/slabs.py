@@ -5,44 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.analysis.cells import CellLike, server_state, standing
-from harness.analysis.claims.claim import Claim, Evidence, Result
+from harness.analysis.claims.claim import Claim, Evidence, Result, cell_count
 from harness.figures.radix import Node, parse
 
 STORING = ("granikv", "granikv_dense", "granikv_cascade", "cascade_on_granikv")
 
 
-def slab_reaches(tops: Sequence[Node]) -> list[int]:
-    """The longest HOT path from each HOT node without a HOT parent, tokens, longest first."""
-    return sorted((_reach(node) for node in _hot_tops(tops)), reverse=True)
+def slab_ends(tops: Sequence[Node]) -> list[set[int]]:
+    """Of each run of HOT nodes without a gap that begins at token 0: where its nodes end, tokens.
+
+    A child carries on the run where its tokens lie in the slots right behind its parent's. At most
+    one can, since no two nodes share a slot: another HOT child is a slab elsewhere.
+    """
+    return [set(_ends(node)) for node in tops if node.hot and node.p0 == 0]
 
 
-def _hot_tops(nodes: Sequence[Node]) -> Iterator[Node]:
-    for node in nodes:
-        if node.hot:
-            yield node
-        else:
-            yield from _hot_tops(node.children)
+def _ends(node: Node) -> Iterator[int]:
+    yield node.end
+    for child in node.children:
+        if _carries_on(node, child):
+            yield from _ends(child)
 
 
-def _reach(node: Node) -> int:
-    below = [_reach(child) for child in node.children if child.hot]
-    return node.length + max(below, default=0)
+def _carries_on(node: Node, child: Node) -> bool:
+    if node.base is None or child.base is None:
+        return False
+    return child.base == node.base + node.length and child.p0 == node.end
 
 
 def unserved(cell: CellLike) -> list[int] | None:
     """Lengths of the prefixes without a slab of their own, in tokens; None where no tree was seen.
 
-    The longest prefix takes the longest slab, and so on down: what is left over has none. A slab
-    may be shorter than its prefix by less than a page.
+    A prefix lies in a run of slots (`slab_ends`) that has a node ending where the prefix ends, less
+    than a page before it at the earliest; what lies behind is a suffix. Each run serves one prefix.
     """
     state = server_state(cell)
     if state is None:
         return None
     page = int(state["pools"]["page_size"])
-    reaches = slab_reaches(parse(state["tree"]))
-    lengths = sorted(standing(cell).prefix_lengths, reverse=True)
-    reaches += [0] * (len(lengths) - len(reaches))
-    return [n for n, reach in zip(lengths, reaches, strict=False) if reach <= n - page]
+    free, missing = slab_ends(parse(state["tree"])), []
+    for length in sorted(standing(cell).prefix_lengths, reverse=True):
+        fits = [ends for ends in free if any(length - page < end <= length for end in ends)]
+        if fits:
+            # One with fewer ends has less use for another prefix.
+            free.remove(min(fits, key=len))
+        else:
+            missing.append(length)
+    return missing
 
 
 def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
@@ -54,7 +63,7 @@ def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
     }
     if not seen:
         return Result.INCONCLUSIVE, "", "no cell with unequal prefixes and a tree"
-    observed = f"{len(seen):,} cells"
+    observed = cell_count(len(seen))
     for name, missing in seen.items():
         if missing:
             lengths = ", ".join(f"{length:,}" for length in missing)

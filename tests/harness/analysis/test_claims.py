@@ -281,7 +281,7 @@ def routed(
 def test_dense_fires_where_the_batch_can_saturate() -> None:
     verdict = one("dispatch-fires", [routed(30, 4, 300, 6, steps_paged=3)])
     assert verdict.result is Result.PASS
-    assert verdict.observed == "30 dense, 4 cascade and 3 paged steps in 1 cells"
+    assert verdict.observed == "30 dense, 4 cascade and 3 paged steps in 1 cell"
 
 
 def test_dense_that_never_fires_fails() -> None:
@@ -402,25 +402,66 @@ def stored(bases: dict[int, int | None], **parts: Any) -> MadeUpCell:
 
 def test_each_class_in_its_slab_passes() -> None:
     verdict = one("heterogeneous-slabs", [stored({64: 1000, 128: 1064, 256: 1192})])
-    assert verdict.result is Result.PASS
+    assert (verdict.result, verdict.observed) == (Result.PASS, "1 cell")
 
 
 def test_a_class_in_cold_fails() -> None:
     verdict = one("heterogeneous-slabs", [stored({64: 1000, 128: None, 256: 1192})])
     assert verdict.result is Result.FAIL
-    assert "64" in verdict.reason  # two slabs hold 256 and 128; the shortest is left over
+    assert verdict.reason.endswith("no slab for prefixes of 128 tokens")
 
 
-def test_a_prefix_in_several_nodes_is_one_path() -> None:
-    tree = [
-        tree_node(1, None, 0, 100, 1000),
-        tree_node(2, 1, 100, 156, 1100),
-        tree_node(3, None, 0, 128, 1300),
-        tree_node(4, None, 0, 64, 1500),
-    ]
-    state = {"tree": tree, "pools": pools(1000, 600, 448, 50, 100)}
-    cell = cpu_cell("granikv", 1.0, lengths=(64, 128, 256), kind="multi_prefix", state=state)
-    assert slabs.unserved(cell) == []
+def tree_cell(lengths: Sequence[int], *tree: dict[str, Any]) -> MadeUpCell:
+    state = {"tree": list(tree), "pools": pools(1000, 9000, 4000, 50, 100)}
+    return cpu_cell("granikv", 1.0, lengths=lengths, kind="multi_prefix", state=state)
+
+
+OTHER = tree_node(90, None, 0, 64, 9000)
+"""A second prefix, in its slab."""
+
+
+def test_a_prefix_in_two_nodes_side_by_side_is_one_slab() -> None:
+    halves = tree_node(1, None, 0, 100, 1000), tree_node(2, 1, 100, 156, 1100)
+    assert slabs.unserved(tree_cell((64, 256), *halves, OTHER)) == []
+
+
+def test_a_prefix_in_two_nodes_apart_is_no_slab() -> None:
+    halves = tree_node(1, None, 0, 100, 1000), tree_node(2, 1, 100, 156, 1101)
+    verdict = one("heterogeneous-slabs", [tree_cell((64, 256), *halves, OTHER)])
+    assert verdict.result is Result.FAIL
+    assert verdict.reason.endswith("no slab for prefixes of 256 tokens")
+
+
+@pytest.mark.parametrize("base", [2800, 4000])
+def test_a_private_suffix_does_not_fill_up_a_prefix(base: int) -> None:
+    """1,800 tokens of it and a suffix of 327 are more than 2,048, but not the prefix."""
+    short = tree_node(1, None, 0, 1800, 1000), tree_node(2, 1, 1800, 327, base)
+    assert slabs.unserved(tree_cell((64, 2048), *short, OTHER)) == [2048]
+
+
+def test_a_node_must_end_where_the_prefix_does() -> None:
+    whole = tree_node(1, None, 0, 2375, 1000)
+    assert slabs.unserved(tree_cell((64, 2048), whole, OTHER)) == [2048]
+
+
+def test_suffixes_behind_a_prefix_do_not_matter() -> None:
+    nodes = [tree_node(1, None, 0, 2048, 1000), tree_node(2, 1, 2048, 327, 3048)]
+    nodes += [tree_node(3, 1, 2048, 200, 5000), tree_node(4, 1, 2048, 9, None)]
+    assert slabs.unserved(tree_cell((64, 2048), *nodes, OTHER)) == []
+
+
+def test_a_slab_elsewhere_is_no_beginning_of_a_prefix() -> None:
+    """HOT behind a COLD beginning, or from token 100 on."""
+    behind = tree_node(1, None, 0, 100, None), tree_node(2, 1, 100, 156, 1000)
+    assert slabs.unserved(tree_cell((64, 156), *behind, OTHER)) == [156]
+    assert slabs.unserved(tree_cell((64, 256), *behind, OTHER)) == [256]
+
+
+def test_two_prefixes_in_one_slab_have_not_one_each() -> None:
+    shared = tree_node(1, None, 0, 128, 1000), tree_node(2, 1, 128, 128, 1128)
+    assert slabs.unserved(tree_cell((128, 256), *shared)) == [128]
+    assert slabs.unserved(tree_cell((128, 256), *shared, tree_node(3, None, 0, 256, 2000))) == []
+    assert slabs.unserved(tree_cell((64, 64, 256), tree_node(1, None, 0, 256, 2000), OTHER)) == [64]
 
 
 def test_a_slab_may_lack_less_than_a_page() -> None:
