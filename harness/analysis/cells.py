@@ -254,6 +254,16 @@ def m_sat(cell: CellLike) -> int | None:
     return None if threshold is None else int(threshold)
 
 
+EQ_2 = "dense when rows * n_q/kv >= "
+FITTED = "the least predicted time of "
+"""How a server's own words for its dispatch rule begin, by rule (`granikv.dispatch`)."""
+
+
+def dispatch_rule(cell: CellLike) -> str:
+    """What the server said of how it chose a step's backend; empty where it told nothing."""
+    return str(_group(cell.state or {}, "backends").get("rule") or "")
+
+
 def setting(cell: CellLike) -> str:
     """What two systems must have in common to be compared: everything asked of them, as JSON.
 

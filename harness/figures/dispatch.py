@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
@@ -15,7 +15,7 @@ from harness.tables.entries import Kind, Measured
 from harness.tables.labels import length_label
 from harness.tables.numbers import Metric, Point
 from harness.tables.sources import CellSource, Sources
-from harness.tables.table15 import BS, LENGTHS
+from harness.tables.table15 import BS, LENGTHS, rules
 
 GROUP = 4
 """n_q/kv of Llama-3.1-8B."""
@@ -24,10 +24,15 @@ _WIDTH = 0.2
 
 @dataclass(frozen=True)
 class Trace:
-    """Percent of a cell's decode steps by backend, at each (L_p, B) that was measured."""
+    """Percent of a cell's decode steps by backend at each (L_p, B), or in a word why there is none.
+
+    rule: how the servers chose, a sentence; empty where that is not known.
+    """
 
     origin: str
     shares: dict[tuple[int, int], dict[str, float]]
+    gaps: dict[tuple[int, int], str] = field(default_factory=dict)
+    rule: str = ""
 
 
 def paper_trace() -> Trace:
@@ -43,12 +48,12 @@ def paper_trace() -> Trace:
 
 def measured_traces(sources: Sources) -> list[Trace]:
     """One trace a source, the CPU's too: counts of steps say nothing about speed."""
-    traces = [Trace(source.heading, _shares(source)) for source in sources.measured("")]
+    traces = [_trace(source) for source in sources.measured("")]
     return [trace for trace in traces if trace.shares]
 
 
-def _shares(source: CellSource) -> dict[tuple[int, int], dict[str, float]]:
-    found = {}
+def _trace(source: CellSource) -> Trace:
+    trace = Trace(source.heading, {}, {}, rules(source))
     for l_p in LENGTHS:
         for b in BS:
             point = Point(paper.LLAMA_8B, "granikv", "synthetic", b, l_p)
@@ -58,13 +63,31 @@ def _shares(source: CellSource) -> dict[tuple[int, int], dict[str, float]]:
             }
             values = {n: e.estimate.value for n, e in entries.items() if isinstance(e, Measured)}
             if len(values) == len(BACKENDS):
-                found[(l_p, b)] = values
-    return found
+                trace.shares[(l_p, b)] = values
+            else:
+                trace.gaps[(l_p, b)] = _gap(source, point)
+    return trace
+
+
+def _gap(source: CellSource, point: Point) -> str:
+    cells = source.shown(point)
+    if not cells:
+        return "not measured"
+    return "not counted" if any(cell.valid for cell in cells) else "invalid"
+
+
+def _x(l_p: int, b: int) -> float:
+    return BS.index(b) + (LENGTHS.index(l_p) - (len(LENGTHS) - 1) / 2) * _WIDTH
 
 
 def _draw_trace(axes: Axes, trace: Trace) -> None:
+    for (l_p, b), gap in trace.gaps.items():
+        # Written there: an empty place would read as a share of 0.
+        axes.text(
+            _x(l_p, b), 2, gap, rotation=90, ha="center", va="bottom", fontsize=7, color=style.GREY
+        )
     for (l_p, b), shares in trace.shares.items():
-        x = BS.index(b) + (LENGTHS.index(l_p) - (len(LENGTHS) - 1) / 2) * _WIDTH
+        x = _x(l_p, b)
         bottom = 0.0
         for name in BACKENDS:
             axes.bar(
@@ -73,7 +96,16 @@ def _draw_trace(axes: Axes, trace: Trace) -> None:
             bottom += shares[name]
         text = f"{shares['dense']:.0f}"
         axes.text(x, 101.5, text, ha="center", va="bottom", fontsize=6.5, color=style.VERMILION)
-        axes.text(x, -2, length_label(l_p), ha="center", va="top", fontsize=5.8, color=style.GREY)
+    for l_p, b in (*trace.shares, *trace.gaps):
+        axes.text(
+            _x(l_p, b),
+            -2,
+            length_label(l_p),
+            ha="center",
+            va="top",
+            fontsize=5.8,
+            color=style.GREY,
+        )
     axes.set_xticks(range(len(BS)), [style.typeset(f"B = {b}\nM_eff = {b * GROUP:,}") for b in BS])
     axes.tick_params(axis="x", length=0, pad=12)
     axes.set_xlim(-0.5, len(BS) - 0.5)
@@ -92,7 +124,8 @@ def draw(sources: Sources) -> Drawing:
         style.describe(axes, title=trace.origin, x="", y="Share of the decode steps")
     handles = [Patch(color=style.BACKEND_COLOURS[name], label=name) for name in BACKENDS]
     figure.legend(handles=handles, loc="outside upper right", ncols=len(handles))
-    return Drawing(figure, _caption(len(traces) > 1))
+    said = "".join(f" {trace.rule}" for trace in traces if trace.rule)
+    return Drawing(figure, _caption(len(traces) > 1) + said)
 
 
 def _caption(measured: bool) -> str:

@@ -131,7 +131,7 @@ def _draw_bar(axes: Axes, y: float, one: Occupancy) -> None:
     axes.barh(y, one.loan, 0.8, left=_hot(one.shares), facecolor="none", **LOAN_LOOK)
 
 
-def _hot(shares: Mapping[str, Any]) -> Any:
+def _hot(shares: Mapping[str, Any] | pd.DataFrame) -> Any:
     """What HOT has kept to itself, in percent: of one moment or of each of a curve's."""
     return shares["hot_live"] + shares["hot_free"]
 

@@ -14,7 +14,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import TwoSlopeNorm
 
 from harness import paper
-from harness.analysis.cells import group_size, m_sat
+from harness.analysis.cells import EQ_2, dispatch_rule, group_size, m_sat
 from harness.analysis.statistics import Estimate
 from harness.figures import style
 from harness.figures.drawing import Drawing, streamed
@@ -41,7 +41,8 @@ Ratios = npt.NDArray[np.float64]
 class Map:
     """GraniKV's throughput over one baseline's: rows L_p, columns B, NaN where not measured.
 
-    threshold: the first column in which B · n_q/kv reaches M_sat; None where M_sat is not known.
+    threshold: the first column in which B · n_q/kv reaches M_sat; None where the servers did not
+    choose by that (Eq. 2) or did not say.
     single: places (row, column) where one side is one run, so that the ratio has no interval.
     """
 
@@ -102,7 +103,8 @@ def _measured(source: CellSource, config: str, metric: Metric, title: str) -> Ma
         place for place, one in np.ndenumerate(np.array(found)) if one is not None and one.runs < 2
     ]
     cells = [cell for row in points for point in row for cell in source.shown(point)]
-    threshold = _threshold(m_sat(cells[0]), group_size(cells[0])) if cells else None
+    by_eq_2 = bool(cells) and all(dispatch_rule(cell).startswith(EQ_2) for cell in cells)
+    threshold = _threshold(m_sat(cells[0]), group_size(cells[0])) if by_eq_2 else None
     return Map(config, source.heading, title, ratios, threshold, frozenset(single))
 
 
@@ -219,7 +221,7 @@ def _caption(grid: Sequence[Sequence[Map]]) -> str:
     return (
         "GraniKV's throughput over each baseline's by B and L_p, ShareGPT at saturation; bold: "
         f"below 1.00×. In the paper {below} of {count} cells are below SGLang default. "
-        "Dashed: from there on B · n_q/kv reaches M_sat. "
+        "Dashed, where servers chose by Eq. 2: from there on B · n_q/kv reaches M_sat. "
         + (
             "Further rows: this project's GPU cells; italic: one run of one side or both, whose "
             "spread is not known."

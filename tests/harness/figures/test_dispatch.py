@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from harness.analysis.cells import FITTED
 from harness.figures import dispatch
 from harness.tables.sources import Sources
 from tests.harness.analysis.made_up import MadeUpCell
@@ -44,6 +47,25 @@ def test_each_bar_is_a_whole() -> None:
     ticks = [tick.get_text() for tick in of_paper.get_xticklabels()]
     assert ticks[-1].startswith("B = 256")
     assert "1,024" in ticks[-1]
+
+
+def test_an_empty_place_says_why_it_is_empty() -> None:
+    """Nothing there would look like a share of 0."""
+    late = replace(BURST[0], valid=False, reasons=("the client read late",))
+    (trace,) = dispatch.measured_traces(Sources.of([], [late, BURST[1]]))
+    assert trace.gaps[(8192, 128)] == "invalid"
+    assert trace.gaps[(512, 8)] == "not measured"
+    assert len(trace.gaps) == 15
+    _, measured = drawing("dispatch", shipped=[late, BURST[1]]).figure.axes
+    assert texts(measured).count("invalid") == 1
+    assert texts(measured).count("not measured") == 14
+    assert texts(measured).count("16K") == 4
+
+
+def test_the_caption_says_how_the_servers_chose() -> None:
+    state = dict(BURST[0].state or {}) | {"backends": {"rule": f"{FITTED}paged, cascade, dense"}}
+    caption = drawing("dispatch", shipped=[replace(BURST[0], state=state)]).caption
+    assert "shipped (one H200): chosen by the fitted cost model, not by Eq. 2" in caption
 
 
 def test_without_counters_it_says_so() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from harness import paper
+from harness.analysis.cells import EQ_2, FITTED
 from harness.figures import regimes
 from harness.tables.grid import SHAREGPT_B, SHAREGPT_LENGTHS
 from harness.tables.sources import Sources
@@ -47,7 +49,21 @@ def test_measured_ratios_and_gaps() -> None:
     assert to_default.ratios[-1, SHAREGPT_B.index(256)] == pytest.approx(2.0)
     assert to_cascade.ratios[-1, 0] == pytest.approx(1.25)
     assert np.isfinite(to_default.ratios).sum() == 2
-    assert SHAREGPT_B[to_default.threshold or 0] == 128  # M_sat = 512 there
+
+
+def chosen_by(rule: str) -> list[MadeUpCell]:
+    return [
+        replace(cell, state=dict(cell.state or {}) | {"backends": {"rule": rule}}) for cell in CELLS
+    ]
+
+
+def test_the_threshold_belongs_to_servers_that_chose_by_it() -> None:
+    (by_eq_2, _) = regimes.measured_maps(Sources.of([], chosen_by(f"{EQ_2}512, else cascade")))
+    assert SHAREGPT_B[by_eq_2.threshold or 0] == 128  # M_sat = 512 there
+    for rule in (f"{FITTED}paged, cascade, dense", ""):
+        assert {
+            one.threshold for one in regimes.measured_maps(Sources.of([], chosen_by(rule)))
+        } == {None}
 
 
 def test_a_cpu_cell_is_on_no_map() -> None:

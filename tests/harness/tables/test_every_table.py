@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
 
+from granikv.cost import CostModel, Geometry
+from granikv.dispatch import CostRule, Forced, SaturationRule
 from harness import paper
 from harness.analysis import amdahl
 from harness.analysis.roofline import LLAMA_8B_HEADLINE
@@ -173,14 +176,42 @@ def test_table_15_is_the_counters_share() -> None:
 
 
 def test_table_15_counts_the_measured_load_alone() -> None:
-    cell = serving("granikv", "synthetic", (8192,), 256)
+    cells = [serving("granikv", "synthetic", (8192,), b) for b in (8, 32, 128, 256)]
     before = {"server": {"counters_before": {"steps": 50, "steps_dense": 50}}}
     state = {"counters": {"steps": 150, "steps_dense": 75, "steps_cascade": 75}}
-    used = MadeUpCell("used", cell.config, cell.metrics, state=state, record=before)
-    table = registry.builders()[15](Sources.of([used], []))
+    used = [MadeUpCell(c.id, c.config, c.metrics, state=state, record=before) for c in cells]
+    table = registry.builders()[15](Sources.of(used, []))
     here = rows(table, "here")
     assert here[("8K", "dense_step_pct_b256")]["value"] == pytest.approx(25.0)
     assert here[("8K", "majority")]["printed"] == "cascade (75%)"
+
+
+def test_table_15_tells_most_steps_of_four_valid_b_alone() -> None:
+    """On the way from 8 to 256 rows the backend changes: three B say nothing of the fourth."""
+    *rest, last = [serving("granikv", "synthetic", (8192,), b) for b in (8, 32, 128, 256)]
+    late = replace(last, valid=False, reasons=("the client read late",))
+    for cells, lacking in (([*rest, late], "256"), (rest[1:], "8, 256")):
+        table = registry.builders()[15](Sources.of(cells, []))
+        missing = rows(table, "here")[("8K", "majority")]["missing"]
+        assert missing == f"no valid cell counts its decode steps at B = {lacking}"
+
+
+def _chosen(rule: str) -> list[str]:
+    cell = serving("granikv", "synthetic", (8192,), 256)
+    state = dict(cell.state or {}) | {"backends": {"rule": rule}}
+    table = registry.builders()[15](Sources.of([replace(cell, state=state)], []))
+    return [note.partition(": chosen ")[2] for note in table.notes if ": chosen " in note]
+
+
+def test_table_15_says_by_which_rule_the_servers_chose() -> None:
+    rule = CostRule(CostModel(), Geometry(8, 4, 128, 128, 2), "fa3")
+    (fitted,) = _chosen(rule.describe())
+    assert fitted.startswith("by the fitted cost model, not by Eq. 2; paged also holds")
+    assert _chosen(SaturationRule(512).describe()) == [
+        "by Eq. 2, with M_sat of the hardware profile."
+    ]
+    assert _chosen(Forced("cascade").describe()) == [f"{Forced('cascade').describe()}."]
+    assert _chosen("") == []
 
 
 def test_table_16_forces_both_children() -> None:
