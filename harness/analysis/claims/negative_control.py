@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -36,13 +37,27 @@ def gains(cells: Sequence[CellLike], baselines: Sequence[str]) -> list[Gain]:
 
     The fastest, since a system may take its prefill from any of them: that is no gain of its own.
     """
-    control = [cell for cell in cells if cell.valid and standing(cell).kind == KIND]
-    found = [
-        gain
-        for name in sorted({setting(cell) for cell in control})
-        for gain in _of_setting([cell for cell in control if setting(cell) == name], baselines)
-    ]
+    found = [gain for members in _settings(cells) for gain in _of_setting(members, baselines)]
     return sorted(found, key=lambda gain: (-gain.estimate.value, gain.system))
+
+
+def _settings(cells: Sequence[CellLike]) -> list[list[CellLike]]:
+    """The control's valid cells, by what was asked of the systems."""
+    groups: dict[str, list[CellLike]] = {}
+    for cell in cells:
+        if cell.valid and standing(cell).kind == KIND:
+            groups.setdefault(setting(cell), []).append(cell)
+    return [groups[name] for name in sorted(groups)]
+
+
+def _few_runs(cells: Sequence[CellLike], needs: Sequence[str]) -> dict[str, int]:
+    """Of the systems that are needed, those with fewer than MINIMUM_RUNS in some setting."""
+    measured = [
+        Counter(standing(cell).system for cell in members if number(cell, METRIC) is not None)
+        for members in _settings(cells)
+    ]
+    fewest = {system: min(counts[system] for counts in measured) for system in needs}
+    return {system: runs for system, runs in fewest.items() if runs < MINIMUM_RUNS}
 
 
 def _of_setting(cells: Sequence[CellLike], baselines: Sequence[str]) -> Iterator[Gain]:
@@ -66,10 +81,14 @@ def _system(runs: Sequence[Run]) -> str:
 def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
     """(result, observed, reason) of one hardware; `tolerance` is the largest gain that is none.
 
-    options: `baselines`, the stock systems. FAIL: a gain whose 95% interval lies wholly above the
-    tolerance, or prompts that were found in the cache. PASS: every interval lies below it.
+    options: `baselines`, the stock systems; `needs`, the systems that nothing is decided without:
+    MINIMUM_RUNS valid runs of each in every setting. FAIL: a gain whose 95% interval lies wholly
+    above the tolerance, or prompts that were found in the cache. PASS: every interval lies below.
     """
-    baselines, most = [str(name) for name in claim.options["baselines"]], claim.tolerance
+    baselines, needs = (
+        [str(name) for name in claim.options[key]] for key in ("baselines", "needs")
+    )
+    most = claim.tolerance
     if most is None:
         raise ValueError("it needs a tolerance")
     if evidence.functional:
@@ -80,12 +99,15 @@ def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
     if not found:
         return Result.INCONCLUSIVE, "", "not measured beside a stock system"
     observed = "; ".join(_words(gain) for gain in found)
+    if few := _few_runs(evidence.cells, needs):
+        said = ", ".join(f"{system} {runs}" for system, runs in few.items())
+        return Result.INCONCLUSIVE, observed, f"of {MINIMUM_RUNS} runs: {said}"
     for gain in found:
         if gain.estimate.runs >= MINIMUM_RUNS and gain.estimate.low > 1 + most:
             return Result.FAIL, observed, f"{gain.system} gains more than {most:.0%}"
-    few = min(found, key=lambda gain: gain.estimate.runs)
-    if few.estimate.runs < MINIMUM_RUNS:
-        reason = f"{few.system}: {few.estimate.runs} of {MINIMUM_RUNS} runs"
+    least = min(found, key=lambda gain: gain.estimate.runs)
+    if least.estimate.runs < MINIMUM_RUNS:
+        reason = f"{least.system}: {least.estimate.runs} of {MINIMUM_RUNS} runs"
         return Result.INCONCLUSIVE, observed, reason
     if all(gain.estimate.high <= 1 + most for gain in found):
         return Result.PASS, observed, f"no interval reaches above +{most:.0%}"
