@@ -17,6 +17,16 @@ SATURATION = "dense when rows * n_q/kv >= {m_sat}, else cascade"
 """How a server that chooses by Eq. 2 begins to describe its rule (`backends.rule`)."""
 
 
+def rule(cell: CellLike) -> str:
+    """How the cell's server describes its rule; empty where it does not."""
+    return str(((cell.state or {}).get("backends") or {}).get("rule") or "")
+
+
+def is_saturation(rule: str, m_sat: int | None) -> bool:
+    """Whether a rule is Eq. 2 with this M_sat."""
+    return m_sat is not None and rule.startswith(SATURATION.format(m_sat=m_sat))
+
+
 @dataclass(frozen=True)
 class Routed:
     """What the dispatcher of one cell did over the measured load.
@@ -38,7 +48,7 @@ class Routed:
     @property
     def saturation(self) -> bool:
         """Whether the server chose by Eq. 2 with the profile's M_sat."""
-        return self.rule.startswith(SATURATION.format(m_sat=self.m_sat))
+        return is_saturation(self.rule, self.m_sat)
 
     @property
     def shares(self) -> bool:
@@ -61,9 +71,8 @@ def read(cell: CellLike) -> Routed | None:
     }
     overflowed = counted.get("steps_overflowed", 0)
     shared_paged = 0 if overflowed else counted.get("segment_rows_paged", 0)
-    backends = (cell.state or {}).get("backends") or {}
-    rule = str(backends.get("rule") or "")
-    return Routed(cell.id, rule, threshold, group, at.b * group, steps, shared_paged, mean)
+    nominal = at.b * group
+    return Routed(cell.id, rule(cell), threshold, group, nominal, steps, shared_paged, mean)
 
 
 def _fires(routed: Routed) -> str | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from harness.analysis.claims.claim import Claim, Evidence, Result
 from harness.analysis.claims.ratio import MINIMUM_RUNS, bounds, within, words
+from harness.analysis.claims.remarks import REMARKS
 from harness.tables import registry
-from harness.tables.entries import Entry, Measured, Missing, write
+from harness.tables.entries import Entry, Kind, Measured, Missing, decimals
 from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table
 
@@ -29,7 +31,7 @@ def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
 
     options: `row`, the labels of the row; `column`, the number's key; `bound`, as in `ratio.judge`;
     `unit`, said with the numbers; `runs`, how many the number needs (MINIMUM_RUNS; 1 for what
-    counters say). A CPU decides none.
+    counters say); `remark`, one of REMARKS, said with the reason. A CPU decides none.
     """
     options = claim.options
     if evidence.functional:
@@ -39,13 +41,36 @@ def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
         reason = entry.reason if isinstance(entry, Missing) else "no such number on this hardware"
         return Result.INCONCLUSIVE, "", reason
     unit, wanted = str(options.get("unit", "")), int(options.get("runs", MINIMUM_RUNS))
-    observed = write(entry, column.kind)
-    observed += "" if unit.strip() in observed else unit
+    observed = _written(entry, column.kind, unit)
     if entry.estimate.runs < wanted:
         return Result.INCONCLUSIVE, observed, f"{entry.estimate.runs} of {wanted} runs"
     low, high = bounds(claim)
-    asked = words(low, high, unit, ",.4g")
-    return within(entry.estimate, low, high), observed, f"asked for {asked}"
+    asked = f"asked for {words(low, high, unit, ',.4g')}"
+    said = [asked, remark] if (remark := _remark(claim, evidence, entry)) else [asked]
+    return within(entry.estimate, low, high), observed, "; ".join(said)
+
+
+def _remark(claim: Claim, evidence: Evidence, entry: Measured) -> str:
+    name = claim.options.get("remark")
+    if name is None:
+        return ""
+    cells = [cell for cell in evidence.cells if cell.id in entry.cells]
+    return REMARKS[str(name)](cells, entry.estimate.value)
+
+
+def _written(entry: Measured, kind: Kind, unit: str) -> str:
+    """As a table writes it, but with two significant digits where its interval supports but one:
+    beside a bound one digit looks equal to what it is not.
+    """
+    estimate, kind = entry.estimate, entry.kind or kind
+    places = decimals(estimate, kind)
+    if estimate.value:
+        places = max(places, 1 - math.floor(math.log10(abs(estimate.value))))
+    value, low, high = (
+        f"{round(bound, places):,.{max(places, 0)}f}"
+        for bound in (estimate.value, estimate.low, estimate.high)
+    )
+    return f"{value}{unit}" if low == high else f"{value}{unit} [{low}, {high}]"
 
 
 def _table(claim: Claim, evidence: Evidence) -> Table:

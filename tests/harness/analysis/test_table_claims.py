@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from granikv.dispatch import SaturationRule
 from harness.analysis.claims.claim import FILE, Claim, Result, Verdict, load
 from harness.analysis.claims.evaluate import evaluate
 from harness.analysis.kernels import modelled_bytes
@@ -97,6 +98,78 @@ def test_counters_need_one_run() -> None:
     always = MadeUpCell(cell.id, cell.config, cell.metrics, state=routed)
     assert one("table15-8k-b256", [always]).result is Result.PASS
     assert one("table15-8k-b256", [cell]).result is Result.FAIL
+
+
+COST = "the least predicted time of paged, dense"
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (COST, f"not chosen by Eq. 2 but by {COST}"),
+        (SaturationRule(512).describe(), "chosen by Eq. 2"),
+        (
+            SaturationRule(64).describe(),
+            "not chosen by Eq. 2 but by dense when rows * n_q/kv >= 64",
+        ),
+        ("", "not chosen by Eq. 2 but by an unknown rule"),
+    ],
+)
+def test_the_share_of_rows_and_the_rule_stand_beside_the_share_of_steps(
+    rule: str, said: str
+) -> None:
+    """Seven steps of two rows are 5% of the steps; what ran before the load is not counted."""
+    cell = serving("granikv", "synthetic", (16384,), 256)
+    before = {"steps": 50, "steps_dense": 50, "rows": 500, "rows_dense": 500}
+    counted = {"steps": 185, "steps_dense": 178, "steps_paged": 7}
+    counted |= {"rows": 33268, "rows_dense": 33254}
+    state = {"counters": counted, "backends": {"rule": rule}}
+    record = {"server": {"counters_before": before}}
+    other = serving("granikv", "synthetic", (8192,), 256)  # whose rows are no business of this one
+    verdict = one(
+        "table15-16k-b256",
+        [MadeUpCell(cell.id, cell.config, cell.metrics, state=state, record=record), other],
+    )
+    assert (verdict.result, verdict.observed) == (Result.FAIL, "94.8%")
+    assert verdict.reason.startswith("asked for at least 98%; 99.957% of the rows dense; " + said)
+
+
+@pytest.mark.parametrize(
+    ("share", "rate", "said"),
+    [
+        (0.02, 94.78, "; L2 hit rate 95%: caches served the rest"),
+        (0.02, 80.2, "; L2 hit rate 80%: caches served the rest"),
+        (1.1, 94.78, "; L2 hit rate 95%"),
+        (0.02, None, ""),
+    ],
+)
+def test_the_l2_hit_rate_stands_beside_the_dram_traffic(
+    share: float, rate: float | None, said: str
+) -> None:
+    cell = kernel("paged", "unshared", counted=True)
+    counted = {"kernel_dram_bytes": share * (modelled_bytes(cell) or 0), "kernel_l2_hit_pct": rate}
+    metrics = dict(cell.metrics) | counted
+    verdict = one("table23-byte-model", [MadeUpCell(cell.id, cell.config, metrics)])
+    assert verdict.reason == f"asked for -0.264% to 0.264%{said}"
+
+
+def of_runs(claim: str, seconds: Sequence[float]) -> Verdict:
+    cells = []
+    for n, value in enumerate(seconds):
+        cell = kernel("HOT", "shared", system="granikv")
+        metrics = dict(cell.metrics) | {"dispatch_cpu_s": value}
+        cells.append(MadeUpCell(f"{cell.id}-{n}", dict(cell.config, repetition=n), metrics))
+    return one(claim, cells)
+
+
+def test_a_wide_interval_is_still_written_with_two_digits() -> None:
+    """0.7 [0.5, 1.0] says not which side of 1 the interval ends on."""
+    verdict = of_runs("table17-host-time", (0.54e-6, 0.69e-6, 0.96e-6))
+    assert (verdict.result, verdict.observed) == (Result.PASS, "0.73 µs [0.54, 0.96]")
+    share = of_runs("table17-step-share", (40e-6, 64e-6, 88e-6))
+    assert share.observed == "0.16% [0.10, 0.22]"
+    sharp = of_runs("table17-host-time", (0.984e-6, 1.0e-6, 1.016e-6))
+    assert sharp.observed == "1.00 µs [0.98, 1.02]"
 
 
 def test_what_was_observed_has_its_unit_once() -> None:
