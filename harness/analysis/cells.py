@@ -254,6 +254,20 @@ def m_sat(cell: CellLike) -> int | None:
     return None if threshold is None else int(threshold)
 
 
+def revision(cell: CellLike) -> str | None:
+    """The commit that measured the cell; None where it does not say."""
+    commit = _group(_group(cell.record, "environment"), "revision").get("commit")
+    return None if commit is None else str(commit)
+
+
+def prefill_backend(cell: CellLike) -> tuple[str, int] | None:
+    """(attention backend, page size in tokens) of the cell's server in prefill, by its own word."""
+    facts = _group(_group(cell.record, "server"), "facts")
+    backend = facts.get("prefill_attention_backend") or facts.get("attention_backend")
+    page_size = facts.get("page_size")
+    return None if backend is None or page_size is None else (str(backend), int(page_size))
+
+
 EQ_2 = "dense when rows * n_q/kv >= "
 FITTED = "the least predicted time of "
 """How a server's own words for its dispatch rule begin, by rule (`granikv.dispatch`)."""

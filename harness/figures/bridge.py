@@ -9,10 +9,11 @@ from matplotlib.axes import Axes
 
 from harness import paper
 from harness.figures import style
-from harness.figures.drawing import Drawing, streamed
+from harness.figures.drawing import Drawing, conditions
 from harness.tables import table22
 from harness.tables.comparison import Row
 from harness.tables.entries import Entry, Measured, Printed
+from harness.tables.metrics import TO_DEFAULT
 from harness.tables.numbers import Number, Point
 from harness.tables.printed import PaperSource
 from harness.tables.sources import CellSource, Sources
@@ -135,7 +136,9 @@ def draw(sources: Sources) -> Drawing:
     handles = [left.barh([0], [0], color=colour, label=label) for label, colour in _key()]
     figure.legend(handles=handles, loc="outside lower left", ncols=2)
     figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=1)
-    said = streamed([source for source in gpus if found[source.heading]], _compared())
+    shown = [source for source in gpus if found[source.heading]]
+    ratios = [(row.point, TO_DEFAULT) for row in table22.TABLE.rows]
+    said = conditions(shown, _compared(), ratios)
     return Drawing(figure, _caption(bool(measured)) + said)
 
 

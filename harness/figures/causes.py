@@ -15,7 +15,7 @@ from harness import paper
 from harness.analysis.cells import STORAGE_SYSTEMS
 from harness.analysis.statistics import Estimate
 from harness.figures import style
-from harness.figures.drawing import Drawing, NothingToDraw, streamed
+from harness.figures.drawing import Drawing, NothingToDraw, conditions
 from harness.tables import provenance, table05
 from harness.tables.entries import TIMES, Entry, Kind, Measured, write
 from harness.tables.labels import length_label
@@ -139,14 +139,14 @@ def _drawing(source: CellSource, found: Sequence[Panel]) -> Drawing:
     axes = figure.subplots(len(found), 1, squeeze=False, height_ratios=rows)[:, 0]
     for panel, place in zip(found, axes, strict=True):
         _draw_panel(place, panel)
+    served = [point for panel in found for point in panel.served]
     return Drawing(
         figure,
         f"What the gain comes from, {source.heading}: B = 256, Llama-3.1-8B/TP=1, against the "
         "first bar of each panel. Two bars that differ in one thing show what it gives, where both "
-        "were measured; between SGLang's own bars, FA3's apart, and those on GraniKV's storage the "
-        "prefill backend differs too, and the page size where it is not named. [low, high]: the "
-        "95% interval over runs; without it one run of either side, whose spread is not known."
-        + streamed([source], [point for panel in found for point in panel.served]),
+        "were measured. [low, high]: the 95% interval over runs; without it one run of either "
+        "side, whose spread is not known."
+        + conditions([source], served, [(point, TO_DEFAULT) for point in served]),
     )
 
 

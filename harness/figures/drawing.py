@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from harness.analysis.statistics import Estimate
-from harness.tables import provenance
+from harness.tables import provenance, sides
 from harness.tables.numbers import Point
+from harness.tables.sides import Ratio
 from harness.tables.sources import CellSource
 
 
@@ -40,10 +41,20 @@ def whiskers(estimates: Sequence[Estimate]) -> NDArray[np.float64]:
     return np.transpose(np.array(lengths, dtype=np.float64))
 
 
-def streamed(sources: Iterable[CellSource], points: Sequence[Point]) -> str:
-    """What tables say of how these points' tokens were streamed, a sentence a source.
+def conditions(
+    sources: Iterable[CellSource], points: Sequence[Point], ratios: Sequence[Ratio] = ()
+) -> str:
+    """What tables say of how these points' cells streamed and prefilled and of a ratio's two sides.
 
     Stands behind a caption: each sentence with a blank before it.
     """
-    said = [provenance.streaming(source, points) for source in sources]
+    said = [
+        sentence
+        for source in sources
+        for sentence in (
+            provenance.streaming(source, points),
+            sides.prefill(source, points),
+            sides.apart(source, ratios),
+        )
+    ]
     return "".join(f" {sentence}" for sentence in said if sentence)

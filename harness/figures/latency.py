@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from harness import metrics, paper
 from harness.analysis.cells import SYSTEMS, requests, standing
 from harness.figures import style
-from harness.figures.drawing import Drawing, streamed
+from harness.figures.drawing import Drawing, conditions
 from harness.tables.budgets import BUDGETS
 from harness.tables.entries import Printed
 from harness.tables.metrics import BASELINES, TPOT_P50, TPOT_P99, TTFT_P50
@@ -125,7 +125,7 @@ def draw(sources: Sources) -> Drawing:
             _name_missing(axes, curves)
         style.describe(line[0], title=source.heading, x=PANELS[0].axis, y=Y)
     figure.legend(handles=_key(), loc="outside lower center", ncols=len(BASELINES))
-    said = streamed(shown, [point(system) for system in BASELINES])
+    said = conditions(shown, [point(system) for system in BASELINES])
     return Drawing(figure, _caption(bool(shown), _budgets(shown)) + said)
 
 

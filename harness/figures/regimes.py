@@ -17,7 +17,7 @@ from harness import paper
 from harness.analysis.cells import EQ_2, dispatch_rule, group_size, m_sat
 from harness.analysis.statistics import Estimate
 from harness.figures import style
-from harness.figures.drawing import Drawing, streamed
+from harness.figures.drawing import Drawing, conditions
 from harness.tables.entries import Measured
 from harness.tables.grid import SHAREGPT, SHAREGPT_B, SHAREGPT_LENGTHS
 from harness.tables.labels import length_label
@@ -201,7 +201,14 @@ def draw(sources: Sources) -> Drawing:
         for point in row
         for system in SYSTEMS
     ]
-    return Drawing(figure, _caption(grid) + streamed(sources.measured(""), points))
+    ratios = [
+        (point, metric)
+        for metric in BASELINES
+        for config in columns
+        for row in _points(config)
+        for point in row
+    ]
+    return Drawing(figure, _caption(grid) + conditions(sources.measured(""), points, ratios))
 
 
 def _extend(grid: Sequence[Sequence[Map]]) -> str:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from harness.analysis.statistics import Estimate
 from harness.figures import style
-from harness.figures.drawing import Drawing, streamed, whiskers
+from harness.figures.drawing import Drawing, conditions, whiskers
 from harness.tables.budgets import BUDGETS
 from harness.tables.entries import Measured, Printed
 from harness.tables.metrics import OUTPUT, TPOT_P50
@@ -101,7 +101,7 @@ def draw(sources: Sources) -> Drawing:
         for fraction in (*FRACTIONS, None)
         for budget in BUDGETS
     ]
-    return Drawing(figure, _caption(count > 1) + streamed(sources.measured(""), points))
+    return Drawing(figure, _caption(count > 1) + conditions(sources.measured(""), points))
 
 
 def _caption(measured: bool) -> str:

@@ -13,7 +13,7 @@ from harness import paper
 from harness.analysis.cells import SYSTEMS, standing
 from harness.analysis.statistics import Estimate
 from harness.figures import style
-from harness.figures.drawing import Drawing, streamed, whiskers
+from harness.figures.drawing import Drawing, conditions, whiskers
 from harness.tables.entries import Measured
 from harness.tables.labels import length_label
 from harness.tables.metrics import BASELINES, OUTPUT
@@ -142,7 +142,7 @@ def draw(sources: Sources) -> Drawing:
     points = [
         _point(c, system, l_p) for c in PAPER_TABLES for system in BASELINES for l_p in LENGTHS
     ]
-    said = streamed(sources.measured(""), points)
+    said = conditions(sources.measured(""), points)
     caption = f"Output throughput over L_p, each model on its own scale: {origins}.{said}"
     return Drawing(figure, caption)
 

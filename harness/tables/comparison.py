@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.tables import provenance, steadiness
 from harness.tables.entries import Entry, Kind
 from harness.tables.numbers import Metric, Number, Point, Source
+from harness.tables.sides import Ratio
 from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table
 
@@ -102,7 +103,7 @@ class Comparison:
 
     def _source_notes(self, source: CellSource) -> list[str]:
         if not source.functional:
-            return provenance.notes(source, [*dict.fromkeys(self._points())])
+            return provenance.notes(source, [*dict.fromkeys(self._points())], self._ratios(source))
         if not self._shown(source):
             return [f"{source.heading}: a machine without a GPU measures nothing of this."]
         places = [place for row in self.rows if (place := source.place(row.point)) is not None]
@@ -111,6 +112,15 @@ class Comparison:
             "scaled-down workload; it says nothing about speed, so no ratio is formed."
         )
         return [said] if places else []
+
+    def _ratios(self, source: CellSource) -> list[Ratio]:
+        shown = [metric for metric in self._shown(source) if metric.kind is Kind.RATIO]
+        return [
+            (row.point, metric)
+            for row in self.rows
+            for metric in shown
+            if metric.systems is None or row.point.system in metric.systems
+        ]
 
     def _points(self) -> Iterator[Point]:
         """The places that the numbers are of, in the table's order."""

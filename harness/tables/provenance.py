@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations, groupby
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from harness.analysis.cells import KERNEL, CellLike, Standing, number, standing
-from harness.tables.labels import length_label
-from harness.tables.numbers import Point, Trait
+from harness.tables import places, sides
+from harness.tables.numbers import Point
 from harness.tables.sources import CellSource
 
 FEW = 3
@@ -17,24 +15,19 @@ NAMED = 3
 """Cells that are left out and named with their reasons; more are counted."""
 FRONT_END_TOK_S = 10_000
 """About what SGLang's HTTP front end delivers when each token is an event of its own, in tok/s."""
-NEIGHBOURS = 3
-"""Values next to one another from which on they are told as `first to last`."""
-
-Value: TypeAlias = Trait | None
-Axis: TypeAlias = tuple[str, Callable[[Point], Value]]
-AXES: tuple[Axis, ...] = (
-    ("L_p", lambda point: point.l_p),
-    ("k", lambda point: point.k),
-    ("B", lambda point: point.b),
-    ("model", lambda point: point.config),
-    ("KV budget", lambda point: dict(point.traits).get("kv_budget")),
-)
-"""What can tell rows of different stream intervals apart; None where a row has no such value."""
 
 
-def notes(source: CellSource, points: Sequence[Point]) -> list[str]:
-    """Of a GPU's cells at these points; empty without any."""
-    said = (_runs(source, points), streaming(source, points), _left_out(source, points))
+def notes(
+    source: CellSource, points: Sequence[Point], ratios: Sequence[sides.Ratio] = ()
+) -> list[str]:
+    """Of a GPU's cells at these points, and of ratios that are formed; empty without any."""
+    said = (
+        _runs(source, points),
+        streaming(source, points),
+        sides.prefill(source, [*points, *sides.baselines(ratios)]),
+        sides.apart(source, ratios),
+        _left_out(source, points),
+    )
     return [note for note in said if note]
 
 
@@ -44,7 +37,7 @@ def streaming(source: CellSource, points: Sequence[Point]) -> str:
     Of a GPU's serving cells at these points, for tables and captions. Empty without any, and where
     each token was an event of its own and none came so fast that it mattered.
     """
-    shown = {point: cells for point in points if (cells := _served(source, point))}
+    shown = {point: cells for point in points if (cells := source.served(point))}
     intervals = {point: standing(cells[0]).stream_interval for point, cells in shown.items()}
     kinds = sorted(set(intervals.values()), reverse=True)
     fast = any(
@@ -55,7 +48,7 @@ def streaming(source: CellSource, points: Sequence[Point]) -> str:
     )
     if source.functional or (kinds in ([], [1]) and not fast):
         return ""
-    said = [grouping(kind) + (_where(kind, intervals) if kinds[1:] else "") for kind in kinds]
+    said = [grouping(kind) + (places.where(kind, intervals) if kinds[1:] else "") for kind in kinds]
     limit = (
         f", so that rates above some {FRONT_END_TOK_S:,} tok/s, and ratios of them, are those of "
         "SGLang's HTTP front end (results/h200/engine_rate)"
@@ -70,73 +63,20 @@ def grouping(stream_interval: int) -> str:
     return "one by one" if stream_interval == 1 else f"in groups of {stream_interval}"
 
 
-def _served(source: CellSource, point: Point) -> list[CellLike]:
-    """The valid cells behind a point's rates: a kernel serves nothing, a traced cell no rate."""
-    cells = [(standing(cell), cell) for cell in source.shown(point) if cell.valid]
-    return [cell for at, cell in cells if at.kind != KERNEL and not at.probe]
-
-
-def _where(interval: int, intervals: Mapping[Point, int]) -> str:
-    """` at L_p = ...`: the points of this interval by the fewest axes that tell them apart."""
-    axes = _telling(intervals)
-    if not axes:
-        return " in some rows"
-    (name, value), *others = axes
-    every = sorted({value(point) for point in intervals}, key=_order)
-    rest: dict[str, list[Value]] = {}
-    for point in (point for point, found in intervals.items() if found == interval):
-        told = "".join(f", {other} = {_label(other, of(point))}" for other, of in others)
-        rest.setdefault(told, []).append(value(point))
-    parts = [f"{name} = {_listed(name, found, every)}{told}" for told, found in rest.items()]
-    return f" at {' and at '.join(parts)}"
-
-
-def _telling(intervals: Mapping[Point, int]) -> tuple[Axis, ...]:
-    """The fewest axes of which equal values mean equal intervals; empty where none are enough."""
-    known = [axis for axis in AXES if all(axis[1](point) is not None for point in intervals)]
-    for size in range(1, len(known) + 1):
-        for axes in combinations(known, size):
-            pairs = {(tuple(of(p) for _, of in axes), kind) for p, kind in intervals.items()}
-            if len({values for values, _ in pairs}) == len(pairs):
-                return axes
-    return ()
-
-
-def _listed(name: str, values: Sequence[Value], every: Sequence[Value]) -> str:
-    """Values in order; several that are neighbours among `every` value as `first to last`."""
-    at = [index for index, value in enumerate(every) if value in values]
-    parts: list[str] = []
-    for _, members in groupby(enumerate(at), key=lambda pair: pair[1] - pair[0]):
-        labels = [_label(name, every[index]) for _, index in members]
-        parts += [f"{labels[0]} to {labels[-1]}"] if len(labels) >= NEIGHBOURS else labels
-    *first, last = parts
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def _label(name: str, value: Value) -> str:
-    if isinstance(value, int):
-        return length_label(value) if name == "L_p" else f"{value:,}"
-    return str(value)
-
-
-def _order(value: Value) -> tuple[float, str]:
-    return (0, str(value)) if isinstance(value, str | None) else (value, "")
-
-
 def _runs(source: CellSource, points: Sequence[Point]) -> str:
-    places = [place for point in points if (place := source.place(point)) is not None]
-    if not places:
+    found = [place for point in points if (place := source.place(point)) is not None]
+    if not found:
         return ""
-    served = [place for place in places if place.kind != KERNEL]
-    at = concurrency(places)
+    served = [place for place in found if place.kind != KERNEL]
+    at = concurrency(found)
     budgets = sorted({place.kv_budget for place in served})
     at += f"; KV budget {', '.join(budgets)}" if budgets else ""
     return f"{source.heading}{at}: {_spread(_counts(source, points))}"
 
 
-def concurrency(places: Sequence[Standing]) -> str:
+def concurrency(standings: Sequence[Standing]) -> str:
     """` at B = ...`, every B of these places; empty where none has one."""
-    found = sorted({place.b for place in places if place.b is not None})
+    found = sorted({place.b for place in standings if place.b is not None})
     return " at B = " + ", ".join(f"{b:,}" for b in found) if found else ""
 
 

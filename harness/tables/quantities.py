@@ -9,6 +9,7 @@ from harness.tables import provenance
 from harness.tables.entries import Entry, Kind, Measured, Printed
 from harness.tables.numbers import Number, Point, Source
 from harness.tables.printed import PaperSource
+from harness.tables.sides import Ratio
 from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table
 
@@ -48,8 +49,12 @@ class Quantities:
         notes = [*self.notes]
         for source in every:
             if isinstance(source, CellSource) and not source.functional:
-                notes += provenance.notes(source, [*self.points.values()])
+                notes += provenance.notes(source, [*self.points.values()], self._ratios())
         return Table(self.number, self.title, columns, rows, notes)
+
+    def _ratios(self) -> list[Ratio]:
+        numbers = [one.number for one in self.rows if one.number.kind is Kind.RATIO]
+        return [(point, number) for number in numbers for point in self.points.values()]
 
     def _titles(self, source: Source) -> list[str]:
         """The points a source has columns for: of the paper those of which it prints something."""

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from harness.analysis import derived, rounds, statistics
-from harness.analysis.cells import CellLike, Standing, setting, standing, variant
+from harness.analysis.cells import KERNEL, CellLike, Standing, setting, standing, variant
 from harness.tables.entries import Entry, Measured, Missing
 from harness.tables.numbers import HEADLINE_B, STAND_IN, Metric, Point, Source
 from harness.tables.printed import PaperSource
@@ -83,6 +83,20 @@ class CellSource:
             fitting = [(at, cell) for at, cell in self._place(point) if point.matches(at)]
             self._shown[point] = [cell for _, cell in _largest(fitting, variant)]
         return self._shown[point]
+
+    def served(self, point: Point) -> list[CellLike]:
+        """The valid cells behind a point's rates."""
+        return self.rates([cell for cell in self.shown(point) if cell.valid])
+
+    @staticmethod
+    def rates(cells: Iterable[CellLike]) -> list[CellLike]:
+        """Those that have a rate: a kernel serves nothing, and a traced cell's says nothing."""
+        placed = [(standing(cell), cell) for cell in cells]
+        return [cell for at, cell in placed if at.kind != KERNEL and not at.probe]
+
+    def named(self, ids: Iterable[str]) -> list[CellLike]:
+        """Cells by their ids."""
+        return [self._by_id[name] for name in ids]
 
     def place(self, point: Point) -> Standing | None:
         """Lengths and B of a point's cells, whatever their system; None without any."""

@@ -34,9 +34,8 @@ TABLE = Comparison(
     rows=_rows(),
     command="make reproduce (another model: ARGS=model=qwen25_14b)",
     notes=(
-        "Paper: means of three runs. SGL is SGLang default, SGL-C is SGLang-Cascade: FlashInfer on "
-        "pages of 16, as the paper has them. GraniKV prefills with the engine's choice on pages of "
-        "1; SGL-FA3, not in the paper, is SGLang with FA3 on pages of 1.",
+        "Paper: means of three runs. SGL is SGLang default, SGL-C is SGLang-Cascade. SGL-FA3, not "
+        "in the paper, is SGLang with FA3 on pages of 1.",
     ),
 )
 

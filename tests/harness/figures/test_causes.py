@@ -88,10 +88,9 @@ def test_bars_at_the_front_end_s_pace_are_said_to_be() -> None:
         assert ("are those of SGLang's HTTP front end" in caption) is said
 
 
-def test_the_caption_says_what_else_differs_and_that_one_run_has_no_spread() -> None:
+def test_the_caption_says_that_one_run_has_no_spread() -> None:
     caption = drawing("causes", shipped=SERVED).caption
     assert "one run" in caption
-    assert "the prefill backend differs too, and the page size where it is not named" in caption
 
 
 def test_the_first_bar_has_no_interval_and_no_text_leaves_its_panel() -> None:
