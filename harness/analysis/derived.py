@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.analysis import kernels
+from harness.analysis import kernels, slabs
 from harness.analysis.cells import (
     CellLike,
     counters,
@@ -48,11 +48,11 @@ def _hot_slots(cell: CellLike) -> float | None:
 
 
 def _slabs(cell: CellLike) -> float | None:
-    """Slabs in the tree that requests can read, as the server listed it."""
+    """Runs of slots that hold the tree's HOT nodes, as far as the server listed it."""
     state = server_state(cell)
     if state is None:
         return None
-    return float(sum(1 for node in state["tree"] if node.get("base") is not None))
+    return float(len(set(slabs.runs(state["tree"]).values())))
 
 
 def _kv_tokens(cell: CellLike) -> float | None:

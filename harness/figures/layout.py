@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from harness.analysis.cells import CellLike, Standing, server_state, standing
+from harness.analysis.slabs import runs
 from harness.figures import radix, style
 from harness.figures.drawing import Drawing, NothingToDraw
 from harness.tables.labels import length_label, system_label
@@ -25,7 +26,10 @@ MOST_ROWS = 40
 
 
 def choose(cells: Sequence[CellLike]) -> tuple[CellLike, Mapping[str, Any]]:
-    """The cell whose tree has the most slabs; among equals the fewest nodes, then the first id."""
+    """A cell of several prefixes, of few of them, unequal ones first; then the most slabs.
+
+    Among equals the fewest nodes, then the first id.
+    """
     drawable = [(cell, state) for cell in cells if (state := server_state(cell)) is not None]
     if not drawable:
         raise NothingToDraw(
@@ -35,10 +39,10 @@ def choose(cells: Sequence[CellLike]) -> tuple[CellLike, Mapping[str, Any]]:
     return min(drawable, key=_preference)
 
 
-def _preference(drawable: tuple[CellLike, Mapping[str, Any]]) -> tuple[int, int, str]:
+def _preference(drawable: tuple[CellLike, Mapping[str, Any]]) -> tuple[object, ...]:
     cell, state = drawable
-    slabs = sum(1 for node in state["tree"] if node.get("base") is not None)
-    return (-slabs, len(state["tree"]), cell.id)
+    at, count = standing(cell), len(set(runs(state["tree"]).values()))
+    return (at.k < 2, at.k, not at.unequal, -count, len(state["tree"]), cell.id)
 
 
 def _colour(letter: str, slabs: Sequence[radix.Slab]) -> str:
@@ -221,13 +225,22 @@ def _draw_key(axes: Axes, slabs: Sequence[radix.Slab], room: int) -> None:
         axes.text(0.09, y, line, va="center", fontsize=8, transform=axes.transAxes)
 
 
-def _caption(cell: CellLike, at: Standing) -> str:
-    when = (
-        "while requests were in flight" if server_state(cell) is cell.layout else "after the load"
+def _caption(cell: CellLike, state: Mapping[str, Any], held: Sequence[radix.Slab]) -> str:
+    at, live = standing(cell), state.get("live_requests")
+    flying = (
+        "requests were" if live is None else f"{live:,} request{'s were' if live != 1 else ' was'}"
     )
+    when = f"while {flying} in flight" if state is cell.layout else "after the load"
+    unread = sum(slab.readers == 0 for slab in held)
     return (
         f"Pools, slabs and radix tree as the server of cell {cell.id} reported them {when}: "
-        f"{system_label(at.system)}, {at.title}, {at.kind}, {_prefixes(at)}."
+        f"{system_label(at.system)}, {at.title}, {at.kind}, {_prefixes(at)}. "
+        "A slab is a run of neighbouring slots, whose nodes are one bar where nothing branches off."
+        + (
+            f" {unread:,} of {len(held):,} slabs had no reader: what requests that had ended left."
+            if unread
+            else ""
+        )
     )
 
 
@@ -250,4 +263,4 @@ def draw(sources: Sources) -> Drawing:
     _draw_cold(figure.add_subplot(grid[1, :]), state["pools"])
     _draw_tree(figure.add_subplot(grid[2, 0]), layout, _listed(state))
     _draw_key(figure.add_subplot(grid[2, 1]), layout.slabs, max(int(LINES_PER_ROW * rows) - 2, 6))
-    return Drawing(figure, _caption(cell, standing(cell)))
+    return Drawing(figure, _caption(cell, state, layout.slabs))

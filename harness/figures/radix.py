@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from harness.analysis import slabs
 
 LISTED_COLD = 2
 LISTED_HOT = 8
@@ -13,7 +15,10 @@ LISTED_HOT = 8
 
 @dataclass
 class Node:
-    """A node as `/server_info` tells it. p0 and length in tokens, base in slots (None: COLD)."""
+    """A node as `/server_info` tells it. p0 and length in tokens, base in slots (None: COLD).
+
+    run: the id of the first node of the run of slots that holds it; its own where COLD.
+    """
 
     id: int
     parent: int | None
@@ -21,6 +26,7 @@ class Node:
     length: int
     base: int | None
     readers: int
+    run: int
     children: list[Node] = field(default_factory=list)
 
     @property
@@ -80,8 +86,8 @@ class Bar:
 
 @dataclass(frozen=True)
 class Slab:
-    """A HOT node: its letter (empty among many branches), slots [base, base + length), first token
-    position and live readers.
+    """A run of slots that holds HOT nodes: its letter (empty among many branches), slots
+    [base, base + length), first token position and the live readers of that.
     """
 
     letter: str
@@ -102,6 +108,7 @@ class Layout:
 
 def parse(tree: Sequence[Mapping[str, Any]]) -> list[Node]:
     """Top nodes of the tree with their children: HOT first, by base, then position and id."""
+    runs = slabs.runs(tree)
     nodes = {
         int(raw["id"]): Node(
             int(raw["id"]),
@@ -110,6 +117,7 @@ def parse(tree: Sequence[Mapping[str, Any]]) -> list[Node]:
             int(raw["length"]),
             None if raw.get("base") is None else int(raw["base"]),
             int(raw["readers"]),
+            runs.get(int(raw["id"]), int(raw["id"])),
         )
         for raw in tree
     }
@@ -137,7 +145,11 @@ def letter(index: int) -> str:
 
 
 def place(tops: Sequence[Node]) -> Layout:
-    """Assign rows: a leaf takes one, a parent spans its children's, like branches share one."""
+    """Assign rows: a leaf takes one, a parent spans its children's, like branches share one.
+
+    A run of slots has one letter, and where nothing branches off between two of its nodes one bar.
+    """
+    tops = [_joined(top) for top in tops]
     nodes = _walk(tops)
     shared = {
         below.id
@@ -146,17 +158,31 @@ def place(tops: Sequence[Node]) -> Layout:
         for branch in group
         for below in _walk([branch])
     }
-    slabs = sorted((node for node in nodes if node.hot), key=_order)
-    named = [node.id for node in slabs if node.id not in shared]
-    letters = {node_id: letter(index) for index, node_id in enumerate(named)}
+    hot = sorted((node for node in nodes if node.hot), key=_order)
+    named = dict.fromkeys(node.run for node in hot if node.id not in shared)
+    letters = {run: letter(index) for index, run in enumerate(named)}
     bars: list[Bar] = []
     rows = 0
     for top in tops:
         rows += _place(top, rows, letters, bars)
+    lengths: dict[int, int] = {}
+    for node in hot:
+        lengths[node.run] = lengths.get(node.run, 0) + node.length
+    first = {node.run: node for node in reversed(hot)}
     listed = tuple(
-        Slab(letters.get(n.id, ""), n.base or 0, n.length, n.p0, n.readers) for n in slabs
+        Slab(letters.get(run, ""), first[run].base or 0, length, first[run].p0, first[run].readers)
+        for run, length in lengths.items()
     )
     return Layout(tuple(bars), listed, rows)
+
+
+def _joined(node: Node) -> Node:
+    """The subtree, with each node and an only child in the same run of slots as one node."""
+    children = [_joined(child) for child in node.children]
+    if len(children) == 1 and node.hot and children[0].run == node.run:
+        (child,) = children
+        return replace(node, length=node.length + child.length, children=child.children)
+    return replace(node, children=children)
 
 
 def _walk(nodes: Sequence[Node]) -> list[Node]:
@@ -191,7 +217,7 @@ def _place(node: Node, row: int, letters: Mapping[int, str], bars: list[Bar]) ->
         bars.append(_shared_bar(group, row + height))
         height += 1
     height = max(height, 1)
-    bars.append(_own_bar(node, row, height, letters.get(node.id, "")))
+    bars.append(_own_bar(node, row, height, letters.get(node.run, "") if node.hot else ""))
     return height
 
 

@@ -63,8 +63,8 @@ TABLE = Comparison(
         budgets.NOTE,
         "Cascade: the same engine without storage layer, SGLang-Cascade. The paper's HOT pool at "
         "f_p = 0.05 has 7,420 slots, fewer than the prefix has tokens.",
-        "slabs: HOT nodes in the radix tree that the server listed; 0 means the prefix was read "
-        "from pages.",
+        "slabs: runs of neighbouring slots that hold the HOT nodes of the radix tree, as far as "
+        "the server listed it; 0 means the prefix was read from pages.",
     ),
 )
 

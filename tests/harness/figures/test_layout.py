@@ -107,9 +107,9 @@ def test_what_hangs_below_branches_that_share_a_bar_is_said() -> None:
     """The key counts every slab: twelve suffixes of which ten are drawn need a word."""
     deep = state()
     for i in range(10):
-        deep["tree"].append(tree_node(100 + i, 3, 256, 4, 1448 + 4 * i, 1))
+        deep["tree"].append(tree_node(100 + i, 3, 256, 4, 1452 + 4 * i, 1))
     for i in range(2):
-        deep["tree"].append(tree_node(200 + i, 100 + i, 260, 4, 1488 + 4 * i, 1))
+        deep["tree"].append(tree_node(200 + i, 100 + i, 260, 4, 1500 + 4 * i, 1))
     deep["tree"].append(tree_node(300, 30, 265, 2, None, 1))
     _, _, tree, key = draw(cell(layout=deep))[0].axes
     assert "12 slabs of suffixes" in [text.get_text() for text in key.texts]
@@ -122,7 +122,7 @@ def test_what_hangs_below_branches_that_share_a_bar_is_said() -> None:
 def test_slivers_keep_their_colour() -> None:
     """Seventy suffixes in slabs are a few pixels wide: black edges would be all there is to see."""
     many = state()
-    many["tree"] += [tree_node(100 + i, 3, 256, 4, 1448 + 4 * i, 1) for i in range(30)]
+    many["tree"] += [tree_node(100 + i, 3, 256, 4, 1452 + 4 * i, 1) for i in range(30)]
     hot, *_ = draw(cell(layout=many))[0].axes
     widths = {p.get_width(): p.get_linewidth() for p in hot.patches if isinstance(p, Rectangle)}
     assert widths[4] == 0
@@ -134,7 +134,7 @@ def test_slivers_keep_their_colour() -> None:
 )
 def test_the_caption_names_the_prefixes(lengths: tuple[int, ...], said: str) -> None:
     one = cpu_cell("granikv", 1.0, kind="multi_prefix", lengths=lengths, layout=state())
-    assert draw(one)[1].endswith(f"{said}.")
+    assert f", {said}. " in draw(one)[1]
 
 
 def test_the_caption_names_the_cell_and_the_moment() -> None:
@@ -143,6 +143,29 @@ def test_the_caption_names_the_cell_and_the_moment() -> None:
     assert "after the load" in after
     assert cell().id in after
     assert "tiny model on the CPU" in after
+
+
+def test_the_caption_says_what_was_in_flight_and_what_was_not() -> None:
+    """Most slabs of suffixes are what requests that had ended left in the tree."""
+    busy = state() | {"live_requests": 6}
+    caption = draw(cell(layout=busy))[1]
+    assert "while 6 requests were in flight" in caption
+    assert "had no reader" not in caption
+    busy["tree"].append(tree_node(50, 3, 256, 4, 1460, 0))
+    assert (
+        "1 of 4 slabs had no reader: what requests that had ended left"
+        in draw(cell(layout=busy))[1]
+    )
+
+
+def test_four_prefixes_say_more_than_one_with_many_suffixes() -> None:
+    many = state()
+    many["tree"] += [tree_node(100 + i, 3, 256, 4, 1452 + 4 * i, 1) for i in range(30)]
+    one = cpu_cell("granikv", 1.0, kind="synthetic", layout=many)
+    four = cpu_cell("granikv", 1.0, kind="multi_prefix", lengths=(1, 2, 3, 4), layout=state())
+    eight = cpu_cell("granikv", 1.0, kind="multi_prefix", lengths=range(1, 9), layout=many)
+    assert layout.choose([one, eight, four])[0] is four
+    assert layout.choose([one, eight])[0] is eight
 
 
 def test_the_tree_under_load_is_preferred() -> None:

@@ -66,11 +66,11 @@ def test_many_hot_leaves_share_a_bar_and_have_no_letters() -> None:
 
 
 def test_the_chain_of_one_request_shares_the_bar_of_suffixes() -> None:
-    """Prompt and output are two slabs of it: one letter behind the other could not be read."""
+    """Prompt and output can be two slabs of it: one letter behind the other could not be read."""
     tree = [tree_node(1, None, 0, 10, 100, 9)]
     for i in range(radix.LISTED_HOT + 1):
         tree.append(tree_node(10 + i, 1, 10, 4, 200 + 10 * i, 1))
-        tree.append(tree_node(50 + i, 10 + i, 14, 1, 204 + 10 * i, 1))
+        tree.append(tree_node(50 + i, 10 + i, 14, 1, 206 + 10 * i, 1))
     layout = radix.place(radix.parse(tree))
     (shared,) = [bar for bar in layout.bars if not bar.slab]
     assert (shared.branches, shared.nodes, shared.longest) == (9, 18, 5)
@@ -81,8 +81,39 @@ def test_a_prefix_that_requests_share_is_no_suffix() -> None:
     tree = [tree_node(1, None, 0, 10, 100, 9)]
     for i in range(radix.LISTED_HOT + 1):
         tree.append(tree_node(10 + i, 1, 10, 4, 200 + 10 * i, 2))
-        tree.append(tree_node(50 + i, 10 + i, 14, 1, 204 + 10 * i, 1))
+        tree.append(tree_node(50 + i, 10 + i, 14, 1, 206 + 10 * i, 1))
     assert all(slab.letter for slab in radix.place(radix.parse(tree)).slabs)
+
+
+def test_nodes_in_one_run_of_slots_are_one_slab_and_one_bar() -> None:
+    """A request that asks for all but the last token of a slab splits it and moves no slot."""
+    tree = [tree_node(1, None, 0, 10, 100, 3), tree_node(2, 1, 10, 20, 110, 3)]
+    for i in range(3):
+        tree.append(tree_node(10 + i, 2, 30, 7, 200 + 8 * i, 1))
+        tree.append(tree_node(20 + i, 10 + i, 37, 1, 207 + 8 * i, 1))
+    layout = radix.place(radix.parse(tree))
+    assert layout.slabs == (
+        Slab("A", 100, 30, 0, 3),
+        *(Slab("BCD"[i], 200 + 8 * i, 8, 30, 1) for i in range(3)),
+    )
+    assert {(bar.slab, bar.start, bar.end) for bar in layout.bars} == {
+        ("A", 0, 30),
+        *((name, 30, 38) for name in "BCD"),
+    }
+
+
+def test_a_branch_that_carries_on_a_slab_has_its_letter() -> None:
+    """The first suffix behind a prefix can lie right behind it: two bars, one run of slots."""
+    tree = [tree_node(1, None, 0, 10, 100, 3)]
+    tree += [tree_node(2, 1, 10, 5, 110, 1), tree_node(3, 1, 10, 5, 130, 1)]
+    layout = radix.place(radix.parse(tree))
+    assert layout.slabs == (Slab("A", 100, 15, 0, 3), Slab("B", 130, 5, 10, 1))
+    assert sorted((bar.slab, bar.start) for bar in layout.bars) == [("A", 0), ("A", 10), ("B", 10)]
+
+
+def test_slots_or_tokens_alone_make_no_run() -> None:
+    tree = [tree_node(1, None, 0, 10, 100), tree_node(2, 1, 10, 5, 111), tree_node(3, 9, 0, 5, 110)]
+    assert len(radix.place(radix.parse(tree)).slabs) == 3
 
 
 def test_a_node_whose_parent_was_not_sent_stands_at_the_top() -> None:
