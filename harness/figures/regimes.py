@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -27,8 +28,11 @@ from harness.tables.numbers import Metric, Point
 from harness.tables.sources import CellSource, Sources
 
 COLOURS = "BrBG"
-NORM = TwoSlopeNorm(1.0, 0.6, 2.4)
-TICKS = (0.6, 0.8, 1.0, 1.5, 2.0, 2.4)
+LEAST = (0.6, 2.4)
+"""What the colour scale spans at least: the paper's ratios."""
+TICKS = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
+APART = 1 / 9
+"""Of one half of the scale, between two ticks."""
 BASELINES = {TO_DEFAULT: "SGLang default", TO_CASCADE: "SGLang-Cascade"}
 PAPER_M_SAT = 1024
 GROUPS = {paper.LLAMA_8B: 4, paper.QWEN_14B: 5, paper.QWEN_32B: 5}
@@ -121,17 +125,39 @@ def _ratio(source: CellSource, point: Point, metric: Metric) -> Estimate | None:
     return entry.estimate if isinstance(entry, Measured) else None
 
 
-def _draw_map(axes: Axes, one: Map, colours: ScalarMappable) -> None:
+def scale(grid: Sequence[Sequence[Map]]) -> TwoSlopeNorm:
+    """From the lowest ratio to the highest, both to the next tenth, with 1 in the middle."""
+    ratios = np.concatenate([one.ratios.ravel() for row in grid for one in row])
+    low = math.floor(10 * float(np.nanmin(ratios))) / 10
+    high = math.ceil(10 * float(np.nanmax(ratios))) / 10
+    return TwoSlopeNorm(1.0, min(LEAST[0], low), max(LEAST[1], high))
+
+
+def ticks(norm: TwoSlopeNorm) -> list[float]:
+    """Those of `TICKS` on the scale, and its upper end, so far apart that they can be read."""
+    assert norm.vmin is not None
+    assert norm.vmax is not None
+    low, high = float(norm.vmin), float(norm.vmax)
+    found = [tick for tick in TICKS if low <= tick <= 1.0]
+    for tick in (tick for tick in TICKS if tick > 1.0):
+        near = APART * (high - 1.0)
+        if tick - found[-1] >= near and high - tick >= near:
+            found.append(tick)
+    return [*found, high]
+
+
+def _draw_map(axes: Axes, one: Map, norm: TwoSlopeNorm) -> None:
+    colours = mpl.colormaps[COLOURS]
     axes.imshow(
         one.ratios,
-        cmap=colours.get_cmap(),
-        norm=NORM,
+        cmap=colours,
+        norm=norm,
         origin="lower",
         aspect="auto",
     )
     for (row, column), ratio in np.ndenumerate(one.ratios):
         known = np.isfinite(ratio)
-        background = colours.get_cmap()(float(NORM(ratio if known else 1.0)))
+        background = colours(float(norm(ratio if known else 1.0)))
         axes.text(
             column,
             row,
@@ -165,7 +191,7 @@ def draw(sources: Sources) -> Drawing:
     """One row a source and baseline: the paper's two, then this project's GPU cells."""
     grid = rows([*paper_maps(), *measured_maps(sources)])
     figure = style.figure(8.4, 0.7 + 2.15 * len(grid))
-    colours = ScalarMappable(NORM, mpl.colormaps[COLOURS])
+    norm = scale(grid)
     panels = figure.subplots(len(grid), len(SHAREGPT), squeeze=False)
     columns = list(SHAREGPT.values())
     for index, (line, row) in enumerate(zip(panels, grid, strict=True)):
@@ -175,7 +201,7 @@ def draw(sources: Sources) -> Drawing:
         for one in row:
             axes = line[columns.index(one.config)]
             axes.set_axis_on()
-            _draw_map(axes, one, colours)
+            _draw_map(axes, one, norm)
             style.describe(
                 axes,
                 title=one.config if index == 0 else "",
@@ -185,15 +211,14 @@ def draw(sources: Sources) -> Drawing:
         first = line[columns.index(row[0].config)]
         first.set_ylabel(style.typeset(f"{row[0].origin}\nover {row[0].baseline}\n\nL_p (tokens)"))
     bar = figure.colorbar(
-        colours,
+        ScalarMappable(norm, mpl.colormaps[COLOURS]),
         ax=panels,
         shrink=min(1.0, 2 / len(grid)),
         pad=0.015,
         aspect=30,
-        extend=_extend(grid),
     )
     bar.set_label("GraniKV's output throughput over the baseline's")
-    bar.set_ticks(TICKS, labels=[f"{tick:g}×" for tick in TICKS])
+    bar.set_ticks(ticks(norm), labels=[f"{tick:g}×" for tick in ticks(norm)])
     points = [
         replace(point, system=system)
         for config in columns
@@ -209,15 +234,6 @@ def draw(sources: Sources) -> Drawing:
         for point in row
     ]
     return Drawing(figure, _caption(grid) + conditions(sources.measured(""), points, ratios))
-
-
-def _extend(grid: Sequence[Sequence[Map]]) -> str:
-    """At which end the scale has an arrow: where a ratio lies beyond it."""
-    ratios = np.concatenate([one.ratios.ravel() for row in grid for one in row])
-    below, above = bool(np.nanmin(ratios) < TICKS[0]), bool(np.nanmax(ratios) > TICKS[-1])
-    return {(True, True): "both", (True, False): "min", (False, True): "max"}.get(
-        (below, above), "neither"
-    )
 
 
 def _caption(grid: Sequence[Sequence[Map]]) -> str:

@@ -147,7 +147,7 @@ def _terms(bar: Bar, s: float) -> dict[str, Any]:
 
 
 def roofline(sources: Sources) -> list[dict[str, Any]]:
-    """Placed kernels: FLOP/byte and TFLOP/s, the paper's first."""
+    """Placed kernels: FLOP/byte and TFLOP/s, the paper's first. by: who measured."""
     roofs = figure1.other_ceilings()
     points = [
         *figure1.paper_points(),
@@ -159,6 +159,7 @@ def roofline(sources: Sources) -> list[dict[str, Any]]:
             "layout": point.layout,
             "read": point.read,
             "profile": point.ceilings.name,
+            "by": "the paper (Table 23)" if point.origin == "paper" else "this project's cells",
             "intensity": point.intensity,
             "tflops": point.tflops,
         }

@@ -13,6 +13,8 @@ FEW = 3
 """Runs up to which the interval is about their range (`harness.analysis.statistics.Estimate`)."""
 NAMED = 3
 """Cells that are left out and named with their reasons; more are counted."""
+BRIEF_S = 1.0
+"""Seconds of load below which a cell is said to have been short."""
 FRONT_END_TOK_S = 10_000
 """About what SGLang's HTTP front end delivers when each token is an event of its own, in tok/s."""
 
@@ -26,6 +28,7 @@ def notes(
         streaming(source, points),
         sides.prefill(source, [*points, *sides.baselines(ratios)]),
         sides.apart(source, ratios),
+        _brief(source, points),
         _left_out(source, points),
     )
     return [note for note in said if note]
@@ -98,6 +101,18 @@ def _spread(counts: set[int]) -> str:
 
 def _either(several: set[int]) -> str:
     return " or ".join(str(count) for count in sorted(several) if count <= FEW)
+
+
+def _brief(source: CellSource, points: Sequence[Point]) -> str:
+    """At which B a load was over so soon that one hiccup is a good part of its rate."""
+    served = [cell for point in points for cell in source.served(point)]
+    short = {
+        standing(cell).b
+        for cell in served
+        if (seconds := number(cell, "duration_s")) is not None and seconds < BRIEF_S
+    }
+    at = ", ".join(f"{b:,}" for b in sorted(b for b in short if b is not None))
+    return f"{source.heading}: at B = {at} a whole load took less than a second." if at else ""
 
 
 def _left_out(source: CellSource, points: Sequence[Point]) -> str:

@@ -129,6 +129,8 @@ function updateRoofline() {
     ["At least, all layers", ...bounds.map((one) => `${human(one.seconds * model.layers * 1e3)} ms`)],
   ]);
   byId("r-result").textContent = `Reading the prefix once raises the roof ${times(bounds[1].roof / bounds[0].roof)}; the ridge of ${profile.title} is at ${human((profile.peak * 1000) / profile.bandwidth)} FLOP/byte.`;
+  const by = [...new Set(DATA.explore.roofline.filter((one) => one.profile === profile.name).map((one) => one.by))];
+  byId("r-measured").textContent = by.length ? `Hollow: measured by ${by.join(" and ")} at B = 256, L_p = 8K, Llama-3.1-8B heads, at the intensity of DRAM counters.` : "Nothing was measured on this hardware.";
   drawRoofline(profile, both, bounds);
 }
 

@@ -433,6 +433,9 @@ def test_the_roofline_explorer_agrees_with_the_analysis(page: Page) -> None:
     page.fill("r-b", 8)
     assert {r[0]: r[1:] for r in rows(page, "#r-table")}["Bound by"] == ["memory", "memory"]
     assert page.run("document.querySelectorAll('#r-chart circle').length") == 2
+    assert page.text("r-measured").startswith("Hollow: measured by the paper (Table 23) at B = 256")
+    page.fill("r-profile", "h200")
+    assert page.text("r-measured").startswith("Hollow: measured by this project's cells at B = 256")
 
 
 def label_after_scrolling(page: Page, width: int) -> tuple[float, float, float]:

@@ -7,7 +7,7 @@ import pytest
 from harness import paper
 from harness.report import explorers, notes
 from harness.tables.sources import Sources
-from tests.harness.campaign import K4, serving
+from tests.harness.campaign import K4, kernel, serving
 from tests.harness.report.some_cells import here, shipped
 
 
@@ -66,6 +66,9 @@ def test_amdahl_terms_are_table_22s_with_the_kernel_gain_of_their_hardware() -> 
 def test_the_papers_kernels_are_placed_under_the_papers_roofs() -> None:
     paged, hot = explorers.roofline(Sources.of([], []))
     assert (paged["profile"], paged["intensity"], hot["tflops"]) == ("a100_40gb", 3.99, 75.5)
+    assert paged["by"] == hot["by"] == "the paper (Table 23)"
+    *_, measured = explorers.roofline(Sources.of([], [kernel("HOT", "shared", counted=True)]))
+    assert (measured["profile"], measured["by"]) == ("h200", "this project's cells")
 
 
 def test_notes_carry_what_is_recomputed() -> None:

@@ -82,6 +82,18 @@ def test_what_caches_serve_is_not_read_as_memory_bandwidth() -> None:
     assert "prefix and suffix in one launch" in traced
 
 
+def test_a_load_of_less_than_a_second_is_said_to_be_short() -> None:
+    """Eight requests of 128 tokens: a rate of so little is soon off by some percent."""
+    cells = [serving("granikv", "synthetic", (1024,), b) for b in (8, 32)]
+    lasting = [
+        replace(cell, metrics=dict(cell.metrics) | {"duration_s": seconds})
+        for cell, seconds in zip(cells, (0.7, 1.1), strict=True)
+    ]
+    said = "shipped (one H200): at B = 8 a whole load took less than a second."
+    assert said in notes(6, lasting)
+    assert not any("a second" in note for note in notes(6, [lasting[1]]))
+
+
 LIMIT = (
     "so that rates above some 10,000 tok/s, and ratios of them, are those of SGLang's HTTP front "
     "end (results/h200/engine_rate)"
