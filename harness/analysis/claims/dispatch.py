@@ -9,17 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.cells import CellLike, counters, group_size, m_sat, standing
+from harness.analysis.cells import CellLike, counters, dispatch_rule, group_size, m_sat, standing
 from harness.analysis.claims.claim import Claim, Evidence, Result, cell_count
 
 DISPATCHING = "granikv"
 SATURATION = "dense when rows * n_q/kv >= {m_sat}, else cascade"
 """How a server that chooses by Eq. 2 begins to describe its rule (`backends.rule`)."""
-
-
-def rule(cell: CellLike) -> str:
-    """How the cell's server describes its rule; empty where it does not."""
-    return str(((cell.state or {}).get("backends") or {}).get("rule") or "")
 
 
 def is_saturation(rule: str, m_sat: int | None) -> bool:
@@ -72,7 +67,9 @@ def read(cell: CellLike) -> Routed | None:
     overflowed = counted.get("steps_overflowed", 0)
     shared_paged = 0 if overflowed else counted.get("segment_rows_paged", 0)
     nominal = at.b * group
-    return Routed(cell.id, rule(cell), threshold, group, nominal, steps, shared_paged, mean)
+    return Routed(
+        cell.id, dispatch_rule(cell), threshold, group, nominal, steps, shared_paged, mean
+    )
 
 
 def _fires(routed: Routed) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.analysis.cells import CellLike, counters, m_sat, number
+from harness.analysis.cells import CellLike, counters, dispatch_rule, m_sat, number
 from harness.analysis.claims import dispatch
 
 
@@ -33,7 +33,7 @@ def routing(cells: Sequence[CellLike], value: float) -> str:
 
 
 def _chosen(cell: CellLike) -> str:
-    rule = dispatch.rule(cell)
+    rule = dispatch_rule(cell)
     if dispatch.is_saturation(rule, m_sat(cell)):
         return "chosen by Eq. 2"
     return f"not chosen by Eq. 2 but by {rule or 'an unknown rule'}"

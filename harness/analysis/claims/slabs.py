@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from harness.analysis.cells import CellLike, server_state, standing
 from harness.analysis.claims.claim import Claim, Evidence, Result, cell_count
-from harness.figures.radix import Node, parse
+from harness.analysis.slabs import runs
 
 STORING = ("granikv", "granikv_dense", "granikv_cascade", "cascade_on_granikv")
 
 
-def slab_ends(tops: Sequence[Node]) -> list[set[int]]:
-    """Of each run of HOT nodes without a gap that begins at token 0: where its nodes end, tokens.
-
-    A child carries on the run where its tokens lie in the slots right behind its parent's. At most
-    one can, since no two nodes share a slot: another HOT child is a slab elsewhere.
-    """
-    return [set(_ends(node)) for node in tops if node.hot and node.p0 == 0]
-
-
-def _ends(node: Node) -> Iterator[int]:
-    yield node.end
-    for child in node.children:
-        if _carries_on(node, child):
-            yield from _ends(child)
-
-
-def _carries_on(node: Node, child: Node) -> bool:
-    if node.base is None or child.base is None:
-        return False
-    return child.base == node.base + node.length and child.p0 == node.end
+def slab_ends(tree: Sequence[Mapping[str, Any]]) -> list[set[int]]:
+    """Of each run of HOT slots that begins at token 0: where its nodes end, in tokens."""
+    nodes = {int(node["id"]): node for node in tree}
+    ends: dict[int, set[int]] = defaultdict(set)
+    for node_id, first in runs(tree).items():
+        if nodes[first]["p0"] == 0:
+            ends[first].add(nodes[node_id]["p0"] + nodes[node_id]["length"])
+    return [*ends.values()]
 
 
 def unserved(cell: CellLike) -> list[int] | None:
@@ -43,7 +33,7 @@ def unserved(cell: CellLike) -> list[int] | None:
     if state is None:
         return None
     page = int(state["pools"]["page_size"])
-    free, missing = slab_ends(parse(state["tree"])), []
+    free, missing = slab_ends(state["tree"]), []
     for length in sorted(standing(cell).prefix_lengths, reverse=True):
         fits = [ends for ends in free if any(length - page < end <= length for end in ends)]
         if fits:
