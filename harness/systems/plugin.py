@@ -96,7 +96,8 @@ class StorageSystem(PluginSystem):
         if not self._slab_expected(after, traffic):
             return wrong
         wrong += must_rise(before, after, "relocations", "no prefix became a slab")
-        if (backend := _forced(after.granikv or {})) != AUTO:
+        if self.backend != AUTO:
+            backend = _forced(after.granikv or {})
             wrong += must_rise(
                 before, after, f"steps_{backend}", f"the {backend} backend never served"
             )
@@ -104,8 +105,9 @@ class StorageSystem(PluginSystem):
 
     def overflowed(self, before: ServerInfo, after: ServerInfo) -> list[str]:
         """A forced backend served every step; for `auto` pages are a choice like another."""
-        backend = _forced(after.granikv or {})
-        return [] if backend == AUTO else served_paged(before, after, backend)
+        if self.backend == AUTO:
+            return []
+        return served_paged(before, after, _forced(after.granikv or {}))
 
     def _slab_expected(self, info: ServerInfo, traffic: Traffic) -> bool:
         """Whether some shared prefix is long enough for a slab and fits HOT."""

@@ -232,6 +232,15 @@ def test_a_forced_backend_may_leave_no_step_to_pages(name: str) -> None:
     assert reason == "/server_info has no counter 'steps_overflowed'"
 
 
+def test_a_server_that_does_not_say_what_it_forces_is_judged_all_the_same() -> None:
+    """Its own word names the backend; whether one was forced is known without it."""
+    silent = ServerInfo({})
+    assert system("granikv_dense").overflowed(silent, silent)
+    after = granikv_info(steps=9, relocations=3, steps_dense=9, steps_overflowed=5)
+    assert system("granikv_dense").silent(BEFORE, after, FOUR_PREFIXES)
+    assert system("granikv_dense").overflowed(granikv_info(steps_overflowed=3), after)
+
+
 @pytest.mark.parametrize("name", ["granikv", "sglang_default"])
 def test_what_forces_no_backend_has_none_to_leave(name: str) -> None:
     assert system(name).overflowed(granikv_info(), granikv_info(steps_overflowed=5)) == []
