@@ -52,7 +52,7 @@ def _slabs(cell: CellLike) -> float | None:
     state = server_state(cell)
     if state is None:
         return None
-    return float(len(set(slabs.runs(state["tree"]).values())))
+    return float(slabs.run_count(state["tree"]))
 
 
 def _kv_tokens(cell: CellLike) -> float | None:

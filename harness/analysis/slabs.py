@@ -23,6 +23,11 @@ def runs(tree: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     return found
 
 
+def run_count(tree: Sequence[Mapping[str, Any]]) -> int:
+    """How many runs of slots hold the tree's HOT nodes, as far as the server listed it."""
+    return len(set(runs(tree).values()))
+
+
 def _carried_on(hot: Mapping[int, Mapping[str, Any]], node_id: int) -> int | None:
     """The parent whose run a node carries on; None where it begins one."""
     node = hot[node_id]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
 from harness import paper
 from harness.figures import style
 from harness.figures.drawing import Drawing, conditions
-from harness.tables import table22
+from harness.tables import sides, table22
 from harness.tables.comparison import Row
 from harness.tables.entries import Entry, Measured, Printed
 from harness.tables.metrics import TO_DEFAULT
-from harness.tables.numbers import Number, Point
+from harness.tables.numbers import Number
 from harness.tables.printed import PaperSource
 from harness.tables.sources import CellSource, Sources
 
@@ -138,14 +138,9 @@ def draw(sources: Sources) -> Drawing:
     figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=1)
     shown = [source for source in gpus if found[source.heading]]
     ratios = [(row.point, TO_DEFAULT) for row in table22.TABLE.rows]
-    said = conditions(shown, _compared(), ratios)
+    points = [*(point for point, _ in ratios), *sides.baselines(ratios)]
+    said = conditions(shown, points, ratios)
     return Drawing(figure, _caption(bool(measured)) + said)
-
-
-def _compared() -> list[Point]:
-    """The places whose throughput the measured gains are of."""
-    places = [row.point for row in table22.TABLE.rows]
-    return [*places, *(replace(place, system="sglang_default") for place in places)]
 
 
 def _key() -> list[tuple[str, str]]:

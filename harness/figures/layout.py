@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from harness.analysis.cells import CellLike, Standing, server_state, standing
-from harness.analysis.slabs import runs
+from harness.analysis.slabs import run_count
 from harness.figures import radix, style
 from harness.figures.drawing import Drawing, NothingToDraw
 from harness.tables.labels import length_label, system_label
@@ -41,8 +41,8 @@ def choose(cells: Sequence[CellLike]) -> tuple[CellLike, Mapping[str, Any]]:
 
 def _preference(drawable: tuple[CellLike, Mapping[str, Any]]) -> tuple[object, ...]:
     cell, state = drawable
-    at, count = standing(cell), len(set(runs(state["tree"]).values()))
-    return (at.k < 2, at.k, not at.unequal, -count, len(state["tree"]), cell.id)
+    at, tree = standing(cell), state["tree"]
+    return (at.k < 2, at.k, not at.unequal, -run_count(tree), len(tree), cell.id)
 
 
 def _colour(letter: str, slabs: Sequence[radix.Slab]) -> str:

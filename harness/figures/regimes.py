@@ -218,21 +218,11 @@ def draw(sources: Sources) -> Drawing:
         aspect=30,
     )
     bar.set_label("GraniKV's output throughput over the baseline's")
-    bar.set_ticks(ticks(norm), labels=[f"{tick:g}×" for tick in ticks(norm)])
-    points = [
-        replace(point, system=system)
-        for config in columns
-        for row in _points(config)
-        for point in row
-        for system in SYSTEMS
-    ]
-    ratios = [
-        (point, metric)
-        for metric in BASELINES
-        for config in columns
-        for row in _points(config)
-        for point in row
-    ]
+    marks = ticks(norm)
+    bar.set_ticks(marks, labels=[f"{tick:g}×" for tick in marks])
+    places = [point for config in columns for row in _points(config) for point in row]
+    points = [replace(place, system=system) for place in places for system in SYSTEMS]
+    ratios = [(place, metric) for metric in BASELINES for place in places]
     return Drawing(figure, _caption(grid) + conditions(sources.measured(""), points, ratios))
 
 

@@ -139,16 +139,17 @@ def write(entry: Entry, kind: Kind) -> str:
             sign = _sign(own or kind)
             return _with_separators(text) + ("" if math.isnan(entry.value) else sign)
         case Measured(estimate, _, own):
-            return _write_estimate(estimate, own or kind)
+            shown = own or kind
+            return spread(estimate, decimals(estimate, shown), _sign(shown))
         case Missing(_):
             return DASH
         case Blank():
             return ""
 
 
-def _write_estimate(estimate: Estimate, kind: Kind) -> str:
-    places, sign = decimals(estimate, kind), _sign(kind)
-    text = _rounded(estimate.value, places) + sign
+def spread(estimate: Estimate, places: int, unit: str) -> str:
+    """`value unit [low, high]` with so many decimals; without the interval where there is none."""
+    text = _rounded(estimate.value, places) + unit
     if estimate.low == estimate.high:
         return text
     low, high = (_rounded(bound, places) for bound in (estimate.low, estimate.high))

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
 from typing import TypeAlias
 
 from harness.analysis import derived, rounds, statistics
-from harness.analysis.cells import KERNEL, CellLike, Standing, setting, standing, variant
+from harness.analysis.cells import (
+    KERNEL,
+    CellLike,
+    Standing,
+    by_hardware,
+    setting,
+    standing,
+    variant,
+)
 from harness.tables.entries import Entry, Measured, Missing
 from harness.tables.numbers import HEADLINE_B, STAND_IN, Metric, Point, Source
 from harness.tables.printed import PaperSource
@@ -201,17 +208,15 @@ class Sources:
 
 def by_hardware_sources(key: str, cells: Sequence[CellLike], absent: str) -> tuple[CellSource, ...]:
     """One source for each hardware among the cells; without cells one empty source."""
-    placed = sorted(
-        ((standing(cell), cell) for cell in cells), key=lambda one: (one[0].hardware, one[1].id)
-    )
-    groups = [tuple(members) for _, members in groupby(placed, key=lambda one: one[0].hardware)]
+    groups = by_hardware(cells)
     if not groups:
         return (CellSource(key, key, False, (), absent),)
     sources = []
-    for members in groups:
-        first = members[0][0]
+    for hardware, members in groups.items():
+        placed = tuple((standing(cell), cell) for cell in members)
+        first = placed[0][0]
         title = FUNCTIONAL_TITLE if first.functional else first.title
-        name = key if len(groups) == 1 else f"{key}-{first.hardware}"
+        name = key if len(groups) == 1 else f"{key}-{hardware}"
         heading = f"{key} ({title})"
-        sources.append(CellSource(name, heading, first.functional, members, absent))
+        sources.append(CellSource(name, heading, first.functional, placed, absent))
     return tuple(sources)

@@ -9,17 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.cells import CellLike, counters, dispatch_rule, group_size, m_sat, standing
+from harness.analysis.cells import (
+    EQ_2,
+    CellLike,
+    counters,
+    dispatch_rule,
+    group_size,
+    m_sat,
+    standing,
+)
 from harness.analysis.claims.claim import Claim, Evidence, Result, cell_count
 
 DISPATCHING = "granikv"
-SATURATION = "dense when rows * n_q/kv >= {m_sat}, else cascade"
-"""How a server that chooses by Eq. 2 begins to describe its rule (`backends.rule`)."""
 
 
 def is_saturation(rule: str, m_sat: int | None) -> bool:
     """Whether a rule is Eq. 2 with this M_sat."""
-    return m_sat is not None and rule.startswith(SATURATION.format(m_sat=m_sat))
+    return m_sat is not None and rule.startswith(f"{EQ_2}{m_sat}, else cascade")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from harness.analysis.claims.claim import Claim, Evidence, Result
 from harness.analysis.claims.ratio import MINIMUM_RUNS, bounds, within, words
 from harness.analysis.claims.remarks import REMARKS
 from harness.tables import registry
-from harness.tables.entries import Entry, Kind, Measured, Missing, decimals
+from harness.tables.entries import Entry, Kind, Measured, Missing, decimals, spread
 from harness.tables.sources import CellSource, Sources
 from harness.tables.table import Column, Table
 
@@ -66,11 +66,7 @@ def _written(entry: Measured, kind: Kind, unit: str) -> str:
     places = decimals(estimate, kind)
     if estimate.value:
         places = max(places, 1 - math.floor(math.log10(abs(estimate.value))))
-    value, low, high = (
-        f"{round(bound, places):,.{max(places, 0)}f}"
-        for bound in (estimate.value, estimate.low, estimate.high)
-    )
-    return f"{value}{unit}" if low == high else f"{value}{unit} [{low}, {high}]"
+    return spread(estimate, places, unit)
 
 
 def _table(claim: Claim, evidence: Evidence) -> Table:
