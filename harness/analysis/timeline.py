@@ -1,8 +1,10 @@
 """Kernel timelines of a profiled decode window: category times and the shares of Eq. 4 (B.3, B.9).
 
-A timeline is a DataFrame with one row a kernel: rank, category (one of CATEGORIES), start_us and
-end_us on one clock. Overlapping kernels count once in the shares, as the paper's do
-("interval-merged"), and in full in the category times, which the paper sums.
+A timeline is a DataFrame with one row a kernel: rank, stream, category (one of CATEGORIES),
+start_us and end_us on one clock. Overlapping kernels count once in the shares, as the paper's do
+("interval-merged"), and in full in the category times, which the paper sums. A stream's kernels
+overlap only where one was launched early (programmatic dependent launch) and waits for the one
+before it: there the later one's time begins with the earlier one's end.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import pandas as pd
 
 PREFIX, NCCL = "prefix_attention", "nccl"
 CATEGORIES = (PREFIX, "decode_attention", "gemm", NCCL, "sampling", "other")
-COLUMNS = ("rank", "category", "start_us", "end_us")
+COLUMNS = ("rank", "stream", "category", "start_us", "end_us")
 
 Intervals = npt.NDArray[np.float64]
 
@@ -38,11 +40,21 @@ def covered_us(intervals: Intervals) -> float:
     return float((spans[:, 1] - spans[:, 0]).sum())
 
 
+def unstacked(kernels: pd.DataFrame) -> pd.DataFrame:
+    """The timeline without what a kernel overlaps earlier ones of its own stream."""
+    ordered = kernels.sort_values(["start_us", "end_us"], kind="stable")
+    streams = [ordered["rank"], ordered["stream"]]
+    reached = ordered["end_us"].groupby(streams).cummax().groupby(streams).shift()
+    begun = np.minimum(np.fmax(ordered["start_us"], reached), ordered["end_us"])
+    return ordered.assign(start_us=begun)
+
+
 def category_ms(kernels: pd.DataFrame) -> dict[str, float]:
     """Kernel time by category and in all, ms, summed over kernels and averaged over ranks."""
     _check(kernels)
     ranks = kernels["rank"].nunique()
-    spent = (kernels["end_us"] - kernels["start_us"]).groupby(kernels["category"]).sum()
+    apart = unstacked(kernels)
+    spent = (apart["end_us"] - apart["start_us"]).groupby(apart["category"]).sum()
     times = {name: float(spent.get(name, 0.0)) / ranks / 1e3 for name in CATEGORIES}
     return times | {"total": sum(times.values())}
 
@@ -55,7 +67,8 @@ def shares(kernels: pd.DataFrame) -> dict[str, float]:
     never add up to more than one.
     """
     _check(kernels)
-    found = [_rank_shares(of_rank) for _, of_rank in kernels.groupby("rank", sort=True)]
+    apart = unstacked(kernels)
+    found = [_rank_shares(of_rank) for _, of_rank in apart.groupby("rank", sort=True)]
     return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
 
 

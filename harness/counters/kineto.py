@@ -60,22 +60,24 @@ def _events(path: Path) -> list[dict[str, Any]]:
 def rank_trace(rank: int, events: Iterable[dict[str, Any]]) -> RankTrace:
     """Kernels with the time of their launch, and steps; a kernel without a launch is left out."""
     launched: dict[int, float] = {}
-    kernels: list[tuple[int, float, float, str]] = []
+    kernels: list[tuple[int, int, float, float, str]] = []
     steps: list[Step] = []
     for event in events:
         if event.get("ph") != "X":
             continue
         category, name, at = event.get("cat"), str(event.get("name")), float(event["ts"])
-        correlation = event.get("args", {}).get("correlation")
+        arguments = event.get("args", {})
+        correlation = arguments.get("correlation")
         if category in LAUNCHES and correlation is not None:
             launched[int(correlation)] = at
         elif category == "kernel" and correlation is not None:
-            kernels.append((int(correlation), at, at + float(event["dur"]), name))
+            end = at + float(event["dur"])
+            kernels.append((int(correlation), int(arguments["stream"]), at, end, name))
         elif category == "user_annotation" and name.startswith(STEP):
             steps.append(Step(at, name.startswith(DECODE)))
-    rows: Sequence[tuple[float, float, float, str]] = [
-        (launched[correlation], start, end, name)
-        for correlation, start, end, name in kernels
+    rows: Sequence[tuple[float, int, float, float, str]] = [
+        (launched[correlation], stream, start, end, name)
+        for correlation, stream, start, end, name in kernels
         if correlation in launched
     ]
     return RankTrace(rank, pd.DataFrame(rows, columns=list(KERNEL_COLUMNS)), sorted(steps))

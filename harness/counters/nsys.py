@@ -30,7 +30,8 @@ PUSH_POP = 59
 
 _KERNELS = f"""
 SELECT k.globalPid / {PROCESS} AS process, k.deviceId AS device, k.correlationId AS correlation,
-       k.graphNodeId AS node, k.start / 1e3 AS start_us, k.end / 1e3 AS end_us, s.value AS name
+       k.graphNodeId AS node, k.streamId AS stream, k.start / 1e3 AS start_us,
+       k.end / 1e3 AS end_us, s.value AS name
 FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = k.demangledName
 """
 _LAUNCHES = f"""
@@ -45,7 +46,7 @@ WHERE n.eventType = {PUSH_POP} AND COALESCE(n.text, s.value) LIKE 'step[%'
 """
 _NEEDED = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId correlationId globalPid demangledName "
-    "graphNodeId",
+    "graphNodeId streamId",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "start correlationId globalTid",
     "StringIds": "id value",
 }

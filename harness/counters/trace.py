@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from harness.analysis.kernel_names import classify
+from harness.analysis.timeline import COLUMNS, unstacked
 from harness.errors import HarnessError
 
-KERNEL_COLUMNS = ("launch_us", "start_us", "end_us", "name")
+KERNEL_COLUMNS = ("launch_us", "stream", "start_us", "end_us", "name")
 
 
 class ReportError(HarnessError):
@@ -96,7 +97,7 @@ def decode_window(ranks: Sequence[RankTrace]) -> tuple[pd.DataFrame, int]:
     if any(part.empty for part in parts):
         raise ReportError("the trace holds a rank without a kernel in its decode steps")
     kernels["category"] = [classify(name) for name in kernels["name"]]
-    return kernels[["rank", "category", "start_us", "end_us", "name"]], count
+    return kernels[[*COLUMNS, "name"]], count
 
 
 def _length(stretch: Stretch) -> int:
@@ -113,8 +114,9 @@ def longest_kernels(kernels: pd.DataFrame, count: int = 20) -> list[dict[str, ob
 
     kernels: as `decode_window` gives them; times are summed over all ranks.
     """
-    ms = (kernels["end_us"] - kernels["start_us"]) / 1e3
-    of_name = ms.groupby([kernels["name"], kernels["category"]]).agg(["sum", "size"])
+    apart = unstacked(kernels)
+    ms = (apart["end_us"] - apart["start_us"]) / 1e3
+    of_name = ms.groupby([apart["name"], apart["category"]]).agg(["sum", "size"])
     top = of_name.sort_values("sum", ascending=False, kind="stable").head(count)
     return [
         {"name": str(name)[:160], "category": category, "ms": float(total), "launches": int(times)}

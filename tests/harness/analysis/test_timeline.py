@@ -12,7 +12,10 @@ from harness.analysis import timeline
 
 
 def frame(*rows: tuple[int, str, float, float]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=list(timeline.COLUMNS))
+    """NCCL on a stream of its own."""
+    columns = [column for column in timeline.COLUMNS if column != "stream"]
+    kernels = pd.DataFrame(rows, columns=columns)
+    return kernels.assign(stream=(kernels["category"] == "nccl").astype(int))
 
 
 # 0      10      20      30      40
@@ -32,7 +35,25 @@ def test_shares_count_overlaps_once() -> None:
     assert shares["gamma"] == pytest.approx(6 / 40)
 
 
-def test_category_times_count_overlaps_in_full() -> None:
+def test_a_kernel_that_was_launched_early_waits_for_its_stream() -> None:
+    """Merging [2, 24) waits for the prefix [0, 20); on the other stream NCCL really ran beside."""
+    early = frame(
+        (0, "decode_attention", 2, 24),
+        (0, "prefix_attention", 0, 20),
+        (0, "nccl", 5, 10),
+        (0, "gemm", 19, 23),
+        (0, "gemm", 24, 30),
+    )
+    times = timeline.category_ms(early)
+    assert times["prefix_attention"] == pytest.approx(0.020)
+    assert times["decode_attention"] == pytest.approx(0.004)
+    assert times["gemm"] == pytest.approx(0.006)  # of the first nothing is left, and not less
+    assert times["nccl"] == pytest.approx(0.005)
+    late_prefix = frame((0, "gemm", 0, 20), (0, "prefix_attention", 2, 30))
+    assert timeline.shares(late_prefix)["alpha"] == pytest.approx(10 / 30)
+
+
+def test_category_times_count_overlaps_of_streams_in_full() -> None:
     times = timeline.category_ms(ONE_RANK)
     assert times["prefix_attention"] == pytest.approx(0.020)
     assert times["nccl"] == pytest.approx(0.010)

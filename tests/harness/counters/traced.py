@@ -43,7 +43,7 @@ def events(modes: str) -> list[dict[str, Any]]:
 
 
 def _event(category: str, name: str, at: float, dur: float, corr: int | None) -> dict[str, Any]:
-    arguments = {} if corr is None else {"correlation": corr, "device": 0}
+    arguments = {} if corr is None else {"correlation": corr, "device": 0, "stream": 7}
     return {"ph": "X", "cat": category, "name": name, "ts": at, "dur": dur, "args": arguments}
 
 
