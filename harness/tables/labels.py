@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from harness.analysis.cells import SYSTEMS
 
+OTHERS = {
+    "sglang_fa3": "SGLang with FA3",
+    "sglang_flashinfer_p1": "SGLang with FlashInfer on pages of 1",
+    "granikv_dense": "GraniKV forced dense",
+    "granikv_cascade": "GraniKV forced cascade",
+    "granikv_hydragen": "GraniKV by two products",
+    "granikv_contiguous_unshared": "GraniKV unshared",
+}
+"""Systems that the paper has not, without commas: notes list them."""
+
 
 def system_label(name: str) -> str:
-    """A system's name as tables print it."""
-    return SYSTEMS.get(name, name)
+    """A system's name as tables, captions and notes print it."""
+    return (SYSTEMS | OTHERS).get(name, name)
 
 
 def length_label(tokens: int) -> str:

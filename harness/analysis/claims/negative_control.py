@@ -12,6 +12,7 @@ from harness.analysis.claims.claim import Claim, Evidence, Result
 from harness.analysis.claims.ratio import MINIMUM_RUNS
 from harness.analysis.rounds import Run
 from harness.analysis.statistics import Estimate
+from harness.tables.labels import system_label
 
 KIND = "negative_control"
 """`workload.kind` of the control."""
@@ -100,14 +101,14 @@ def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
         return Result.INCONCLUSIVE, "", "not measured beside a stock system"
     observed = "; ".join(_words(gain) for gain in found)
     if few := _few_runs(evidence.cells, needs):
-        said = ", ".join(f"{system} {runs}" for system, runs in few.items())
+        said = ", ".join(f"{system_label(system)} {runs}" for system, runs in few.items())
         return Result.INCONCLUSIVE, observed, f"of {MINIMUM_RUNS} runs: {said}"
     for gain in found:
         if gain.estimate.runs >= MINIMUM_RUNS and gain.estimate.low > 1 + most:
-            return Result.FAIL, observed, f"{gain.system} gains more than {most:.0%}"
+            return Result.FAIL, observed, f"{system_label(gain.system)} gains more than {most:.0%}"
     least = min(found, key=lambda gain: gain.estimate.runs)
     if least.estimate.runs < MINIMUM_RUNS:
-        reason = f"{least.system}: {least.estimate.runs} of {MINIMUM_RUNS} runs"
+        reason = f"{system_label(least.system)}: {least.estimate.runs} of {MINIMUM_RUNS} runs"
         return Result.INCONCLUSIVE, observed, reason
     if all(gain.estimate.high <= 1 + most for gain in found):
         return Result.PASS, observed, f"no interval reaches above +{most:.0%}"
@@ -125,4 +126,4 @@ def _hits(cells: Sequence[CellLike]) -> str:
 def _words(gain: Gain) -> str:
     one = gain.estimate
     interval = f" [{one.low:.3f}, {one.high:.3f}]" if one.runs > 1 else ""
-    return f"{gain.system} {one.value:.3f}×{interval} of {gain.stock}"
+    return f"{system_label(gain.system)} {one.value:.3f}×{interval} of {system_label(gain.stock)}"

@@ -45,8 +45,8 @@ def judge(*cells: Sequence[MadeUpCell]) -> Verdict:
 def test_a_system_without_a_gain_passes() -> None:
     verdict = judge(DEFAULT, OTHERS, runs("granikv", [1010.0, 1012.0, 1009.0]))
     assert verdict.result is Result.PASS
-    assert verdict.observed.startswith("granikv 1.010× [1.0")
-    assert verdict.observed.endswith("of sglang_default")
+    assert verdict.observed.startswith("GraniKV 1.010× [1.0")
+    assert verdict.observed.endswith("of SGLang default")
 
 
 def test_a_slower_system_does_not_gain() -> None:
@@ -56,14 +56,14 @@ def test_a_slower_system_does_not_gain() -> None:
 def test_a_gain_that_nothing_can_explain_fails() -> None:
     verdict = judge(DEFAULT, OTHERS, runs("granikv", [1050.0, 1055.0, 1045.0]))
     assert verdict.result is Result.FAIL
-    assert verdict.reason == "granikv gains more than 3%"
+    assert verdict.reason == "GraniKV gains more than 3%"
 
 
 def test_every_system_is_judged_not_ours_alone() -> None:
     good = runs("granikv", [1000.0, 1000.0, 1001.0])
     verdict = judge(DEFAULT, FA3, good, runs("sglang_cascade", [1100.0, 1101.0, 1099.0]))
     assert verdict.result is Result.FAIL
-    assert verdict.reason.startswith("sglang_cascade")
+    assert verdict.reason.startswith("SGLang-Cascade")
 
 
 def test_the_fastest_stock_system_is_the_measure() -> None:
@@ -71,7 +71,7 @@ def test_the_fastest_stock_system_is_the_measure() -> None:
     fa3 = runs("sglang_fa3", [1050.0, 1049.0, 1051.0])
     verdict = judge(DEFAULT, fa3, CASCADE, runs("granikv", [1050.0, 1052.0, 1048.0]))
     assert verdict.result is Result.PASS
-    assert "of sglang_fa3" in verdict.observed
+    assert "of SGLang with FA3" in verdict.observed
 
 
 def test_a_wide_interval_decides_nothing() -> None:
@@ -95,7 +95,7 @@ def test_prompts_that_were_cached_are_no_control() -> None:
         ([], "not measured beside a stock system"),
         (DEFAULT + FA3, "not measured beside a stock system"),
         (runs("granikv", [1.0] * 3), "not measured beside a stock system"),
-        (DEFAULT + OTHERS + runs("granikv", [1000.0]), "granikv: 1 of 3 runs"),
+        (DEFAULT + OTHERS + runs("granikv", [1000.0]), "GraniKV: 1 of 3 runs"),
         (DEFAULT + runs("granikv", [9e3] * 3, kind="sharegpt"), "not measured beside a stock"),
         (DEFAULT + runs("granikv", [9e3] * 3, valid=False), "not measured beside a stock system"),
         (
@@ -121,19 +121,19 @@ def test_nothing_is_decided_while_a_baseline_is_missing(granikv: float) -> None:
     alone = judge(DEFAULT, ours)
     assert (alone.result, alone.reason) == (
         Result.INCONCLUSIVE,
-        "of 3 runs: sglang_fa3 0, sglang_cascade 0",
+        "of 3 runs: SGLang with FA3 0, SGLang-Cascade 0",
     )
-    assert alone.observed.startswith("granikv")
+    assert alone.observed.startswith("GraniKV")
     invalid = runs("sglang_fa3", [990.0], valid=False, reasons=("late",))
     almost = judge(DEFAULT, FA3[:2], invalid, CASCADE, ours)
-    assert (almost.result, almost.reason) == (Result.INCONCLUSIVE, "of 3 runs: sglang_fa3 2")
+    assert (almost.result, almost.reason) == (Result.INCONCLUSIVE, "of 3 runs: SGLang with FA3 2")
     assert judge(DEFAULT, FA3, CASCADE, ours).result is not Result.INCONCLUSIVE
 
 
 def test_a_baseline_of_another_setting_is_missing_in_this_one() -> None:
     there = [cell for system in CLAIM.options["needs"] for cell in runs(system, [1e3] * 3, b=64)]
     verdict = judge(DEFAULT, runs("granikv", [1000.0] * 3), there)
-    assert verdict.reason == "of 3 runs: sglang_fa3 0, sglang_cascade 0"
+    assert verdict.reason == "of 3 runs: SGLang with FA3 0, SGLang-Cascade 0"
 
 
 def test_what_is_needed_is_measured_by_the_command() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from harness import paper
 from harness.tables import registry
+from harness.tables.labels import system_label
 from harness.tables.metrics import BASELINES
 from harness.tables.sources import Sources
 from tests.harness.analysis.made_up import MadeUpCell, cpu_cell
@@ -86,7 +88,8 @@ def test_a_number_computed_of_two_systems_has_two_sides() -> None:
         measured(system, kind="synthetic", commit=system)
         for system in ("granikv_dense", "granikv_cascade")
     )
-    assert notes(16, [dense, cascade], "apart") == [f"granikv_dense to granikv_cascade{APART}"]
+    said = f"GraniKV forced dense to GraniKV forced cascade{APART}"
+    assert notes(16, [dense, cascade], "apart") == [said]
     same = [replace(cell, record=dense.record) for cell in (dense, cascade)]
     assert notes(16, same, "apart") == []
 
@@ -126,6 +129,13 @@ def test_the_baseline_of_a_ratio_stands_in_its_column() -> None:
 def test_systems_that_prefill_alike_need_no_word() -> None:
     assert notes(3, [measured("granikv"), measured("sglang_fa3")], "prefill by") == []
     assert notes(12, [measured("granikv", 16384)], "prefill by") == []
+
+
+def test_every_system_is_called_by_a_title() -> None:
+    names = {path.stem for path in (paper.ROOT / "conf" / "system").glob("*.yaml")} - {"kernel"}
+    labels = {system_label(name) for name in names}
+    assert len(labels) == len(names)
+    assert not any("_" in label or "," in label for label in labels)
 
 
 def test_a_cpu_is_no_measure_of_prefill() -> None:
