@@ -5,7 +5,7 @@ Two sides of a ratio can be measured on other days, and two systems prefill in o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import combinations
@@ -63,6 +63,7 @@ def apart(source: CellSource, ratios: Sequence[Ratio]) -> str:
     By when their cells started and the revision that measured them. Of GPU cells.
     """
     kinds: dict[str, dict[Point, int]] = {}
+    joined: dict[str, dict[Point, int]] = {}
     reasons: list[str] = []
     for point, number in ratios:
         for pair in _pairs(source, point, number):
@@ -70,17 +71,27 @@ def apart(source: CellSource, ratios: Sequence[Ratio]) -> str:
             reasons += [why] if why else []
             names = [system_label(standing(side[0]).system) for side in pair]
             kinds.setdefault(" to ".join(names), {})[point] = int(bool(why))
+            for name, side in zip(names, pair, strict=True):
+                several = len({revision(cell) for cell in side}) > 1
+                joined.setdefault(name, {})[point] = int(several)
     if source.functional or not reasons:
         return ""
-    said = []
-    for name, found in kinds.items():
-        if any(found.values()):
-            said.append(name + ("" if all(found.values()) else places.where(1, found)))
+    own = _told(joined)
     return (
-        f"{source.heading}: {'; '.join(said)}: both sides measured apart "
+        f"{source.heading}: {'; '.join(_told(kinds))}: both sides measured apart "
         f"({' or '.join(dict.fromkeys(reasons))}, perhaps another GPU); an interval covers runs "
-        "on one server of each side."
+        "on one server of each side"
+        + (f", but of {' and '.join(own)} runs of several revisions." if own else ".")
     )
+
+
+def _told(kinds: Mapping[str, Mapping[Point, int]]) -> list[str]:
+    """The names of which something holds (1), with where unless it holds everywhere."""
+    return [
+        name + ("" if all(found.values()) else places.where(1, found))
+        for name, found in kinds.items()
+        if any(found.values())
+    ]
 
 
 def _pairs(source: CellSource, point: Point, number: Number) -> Iterator[Pair]:

@@ -65,6 +65,17 @@ def test_sides_of_other_revisions_are_told_by_place() -> None:
     ]
 
 
+def test_a_side_whose_own_runs_are_of_two_revisions_is_told() -> None:
+    """Their interval is not of one server."""
+    four: dict[str, Any] = {"kind": "multi_prefix", "lengths": K4, "k": 4}
+    runs = [measured("granikv", commit=name, repetition=n, **four) for n, name in enumerate("abb")]
+    cells = [*runs, measured("sglang_default", **four)]
+    assert notes(21, cells, "apart") == [
+        f"GraniKV to SGLang default{APART.removesuffix('.')}, "
+        "but of GraniKV runs of several revisions."
+    ]
+
+
 @pytest.mark.parametrize(
     ("later", "said"), [("16:59", []), ("17:01", ["more than an hour between them"])]
 )
