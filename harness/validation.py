@@ -148,6 +148,20 @@ def in_use(evidence: Evidence) -> list[str]:
     ]
 
 
+def ranks_alike(evidence: Evidence) -> list[str]:
+    """Every rank counted, stored and shared as rank 0 did."""
+    first, *others = evidence.after.ranks or [{}]
+    wrong = []
+    for rank, state in enumerate(others, 1):
+        parts = [part for part in ("pools", "tree") if state.get(part) != first.get(part)]
+        counted, expected = state.get("counters", {}), first.get("counters", {})
+        names = sorted(counted.keys() | expected.keys())
+        parts += [name for name in names if counted.get(name) != expected.get(name)]
+        if parts:
+            wrong.append(f"rank {rank} and rank 0 differ in {', '.join(parts)}")
+    return wrong
+
+
 def reasons(evidence: Evidence, limits: Mapping[str, Any]) -> list[str]:
     """Every reason against the cell; none means it is valid."""
     failed = replies(evidence)
@@ -161,4 +175,5 @@ def reasons(evidence: Evidence, limits: Mapping[str, Any]) -> list[str]:
         *hit_rate(evidence, limits["hit_rate_tolerance"]),
         *client_lag(evidence, limits),
         *in_use(evidence),
+        *ranks_alike(evidence),
     ]

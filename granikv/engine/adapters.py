@@ -110,7 +110,8 @@ class Adapters:
         """Scheduler.get_internal_state: add the storage layer to `/server_info`."""
         runner = scheduler.tp_worker.model_runner
         prefill = str(runner.prefill_attention_backend_str)
-        result.internal_state["granikv"] = [state.snapshot(self.runtime, prefill)]
+        own = state.snapshot(self.runtime, prefill)
+        result.internal_state["granikv"] = state.of_all_ranks(own, scheduler)
 
     def around_set_internal_state(self, original: Any, scheduler: Any, request: Any) -> Any:
         """Scheduler.set_internal_state: release a pin; everything else is the engine's."""

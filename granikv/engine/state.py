@@ -1,8 +1,10 @@
-"""What `/server_info` shows of the storage layer: internal_states[0]["granikv"]."""
+"""What `/server_info` shows of the storage layer: internal_states[0]["granikv"], one dict a rank."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import torch.distributed
 
 from granikv.engine.runtime import Runtime
 from granikv.engine.tree import GraniKVRadixCache
@@ -35,6 +37,20 @@ def snapshot(runtime: Runtime, prefill_backend: str) -> dict[str, Any]:
         state["pins"] = runtime.tree.pins.as_dicts()
         state["tree"], state["tree_nodes"] = tree_layout(runtime.tree)
     return state
+
+
+def of_all_ranks(own: dict[str, Any], scheduler: Any) -> list[dict[str, Any]]:
+    """The snapshots of all tensor-parallel ranks, in their order.
+
+    Collective: the engine hands a request for its state to every rank between the same two steps,
+    and only rank 0's answer reaches the front end.
+    """
+    ranks = int(scheduler.ps.tp_size)
+    if ranks == 1:
+        return [own]
+    states = [own] * ranks
+    torch.distributed.all_gather_object(states, own, group=scheduler.tp_cpu_group)
+    return states
 
 
 def pool_state(tree: GraniKVRadixCache) -> dict[str, Any]:

@@ -31,6 +31,9 @@ class PluginSystem(System):
         if not info.ranks:
             return ["GraniKV's plugin is not active: the server fell back to stock SGLang"]
         wrong = super().misuse(info, hardware)
+        ranks = info.argument("tp_size") or 1
+        if len(info.ranks) != ranks:
+            wrong.append(f"{len(info.ranks)} of the server's {ranks} ranks tell their state")
         for rank, state in enumerate(info.ranks):
             wrong += [f"rank {rank}: {reason}" for reason in self._rank_misuse(state, hardware)]
         return wrong

@@ -38,8 +38,10 @@ def start(job: dict[str, Any]) -> Any:
 
 
 def storage_state(engine: Any) -> dict[str, Any]:
+    """What rank 0 says of its storage layer, and what the other ranks do."""
     states = engine.get_server_info()["internal_states"]
-    return dict(states[0].get("granikv", [{}])[0])
+    first, *others = states[0].get("granikv", [{}])
+    return {"state": dict(first), "other_ranks": others}
 
 
 def main(job_path: str, out_path: str) -> None:
@@ -53,11 +55,11 @@ def main(job_path: str, out_path: str) -> None:
             # The engine checks its own books when it falls idle; what it finds ends the next
             # scenario, and after the last it has longer.
             ask.run(asyncio.sleep(0.3 if name == job["scenarios"][-1] else 0.05))
-            results[name] = {"answers": answers, "state": storage_state(engine)}
+            results[name] = {"answers": answers, **storage_state(engine)}
             print(f"{time.strftime('%H:%M:%S')} {name}: {len(answers)} answers", flush=True)
         if job.get("teacher") is not None:
             answers = forced.decode(engine, job["teacher"])
-            results["forced"] = {"answers": answers, "state": storage_state(engine)}
+            results["forced"] = {"answers": answers, **storage_state(engine)}
         if job.get("refused") is not None:
             results["refused"] = refused(ask, job["refused"])
     finally:

@@ -33,3 +33,4 @@ def test_two_ranks_decide_alike_and_answer_as_one(
     assert run.retractions > 0
     for scenario in SCENARIOS:
         assert run.answers(scenario) == stock.answers(scenario), scenario
+        assert run.results[scenario]["other_ranks"] == [run.results[scenario]["state"]], scenario

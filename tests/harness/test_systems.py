@@ -183,9 +183,16 @@ def test_another_granikv_than_asked_is_noticed(
         part = part[key]
     part[path[-1]] = value
     raw["internal_states"][0]["granikv"].append(second)
+    raw["tp_size"] = 2
     (wrong,) = system("granikv").misuse(ServerInfo(raw), CPU)
     assert wrong.startswith("rank 1: ")
     assert words in wrong
+
+
+def test_every_rank_must_tell_its_state() -> None:
+    raw = {**granikv_info().raw, "tp_size": 2}
+    (wrong,) = system("granikv").misuse(ServerInfo(raw), CPU)
+    assert wrong == "1 of the server's 2 ranks tell their state"
 
 
 BEFORE = granikv_info(steps=5, relocations=2, steps_dense=5, steps_cascade=1)

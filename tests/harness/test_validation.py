@@ -188,3 +188,15 @@ def test_only_the_measured_window_counts_for_steps_left_to_pages() -> None:
     assert validation.in_use(evidence(**known, opened=seen(5, 4))) == []
     (reason,) = validation.in_use(evidence(**known, opened=seen(5, 1)))
     assert "'steps_overflowed' rose by 3" in reason
+
+
+def test_ranks_that_decided_otherwise_are_named() -> None:
+    state = {"counters": {"steps": 9, "relocations": 2}, "pools": {"hot_free": 4}, "tree": []}
+
+    def after(**changes: Any) -> ServerInfo:
+        return ServerInfo({"internal_states": [{"granikv": [state, {**state, **changes}]}]})
+
+    assert validation.ranks_alike(evidence(after=after())) == []
+    other = after(counters={"steps": 9, "relocations": 3}, pools={"hot_free": 5})
+    (reason,) = validation.reasons(evidence(after=other), LIMITS)
+    assert reason == "rank 1 and rank 0 differ in pools, relocations"
