@@ -1,4 +1,4 @@
-"""What `/server_info` shows of the storage layer: internal_states[0]["granikv"], one dict a rank."""
+"""What `/server_info` shows of the storage layer: internal_states[0]["granikv"], by rank."""
 
 from __future__ import annotations
 
