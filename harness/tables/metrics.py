@@ -27,6 +27,9 @@ TO_DEFAULT = Metric("output_tok_s", "× SGL", Kind.RATIO, baseline="sglang_defau
 TO_CASCADE = Metric("output_tok_s", "× SGL-C", Kind.RATIO, baseline="sglang_cascade")
 TO_FA3 = Metric("output_tok_s", "× SGL-FA3", Kind.RATIO, baseline="sglang_fa3", only=GPU_ONLY)
 """SGLang with FA3 on pages of 1, which prefills as GraniKV does on a GPU that has FA3."""
+FA3_NOTE = (
+    "SGL-FA3, not in the paper, is SGLang with FA3 on pages of 1, what it chooses on an H200."
+)
 
 
 def of_granikv(metric: Metric) -> Metric:

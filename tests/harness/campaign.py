@@ -216,7 +216,7 @@ def campaign() -> list[MadeUpCell]:
 
 def _cells() -> Iterator[MadeUpCell]:
     for model in MODELS:
-        for system in BASELINES:
+        for system in (*BASELINES, "sglang_fa3"):
             for l_p in LADDER:
                 for b in BS:
                     yield serving(system, "sharegpt", (l_p,), b, model=model)
@@ -233,9 +233,6 @@ def _cells() -> Iterator[MadeUpCell]:
 
 
 def _ablations() -> Iterator[MadeUpCell]:
-    for model in MODELS:
-        for l_p in (4096, 8192, 16384):
-            yield serving("sglang_fa3", "sharegpt", (l_p,), 256, model=model)
     profile = {"kind": "kineto"}
     for model in ("llama31_8b", "qwen25_32b"):
         for system in (*BASELINES, "cascade_on_granikv"):
@@ -254,7 +251,7 @@ def _ablations() -> Iterator[MadeUpCell]:
 
 
 def _multi_prefix() -> Iterator[MadeUpCell]:
-    for system in BASELINES:
+    for system in (*BASELINES, "sglang_fa3"):
         for budget in ("paper", "full"):
             for lengths in (K4, K8):
                 yield serving(system, "multi_prefix", lengths, 256, k=len(lengths), budget=budget)

@@ -63,11 +63,22 @@ def test_no_dash_where_a_matching_shipped_cell_is(number: int) -> None:
     assert {line["missing"] for line in shipped.values()} == {""}
 
 
-def test_table_3_has_what_a_user_of_the_gpu_gets_without_granikv() -> None:
+@pytest.mark.parametrize(
+    ("number", "row"),
+    [
+        (3, "Llama-3.1-8B/TP=1 | 16K | GraniKV"),
+        (4, "4 | 2K/4K/8K/16K | GraniKV"),
+        (6, "1K | 8 | GraniKV"),
+        (11, "16K | 1,024 | GraniKV"),
+        (20, "full | 16 | GraniKV"),
+        (21, "full | 8 | ladder 1K–16K | GraniKV"),
+    ],
+)
+def test_a_table_has_what_a_user_of_the_gpu_gets_without_granikv(number: int, row: str) -> None:
     """SGLang on the same pages and prefill backend: or a gain could be theirs."""
-    row = "Llama-3.1-8B/TP=1 | 16K | GraniKV"
-    assert value(3, row, "ratio_to_sglang_fa3") == pytest.approx(2.0 / 1.1)
-    assert not any("fa3" in metric for _, metric in rows(TABLES[3], "paper"))
+    assert value(number, row, "ratio_to_sglang_fa3") == pytest.approx(2.0 / 1.1)
+    assert not any("fa3" in metric for _, metric in rows(TABLES[number], "paper"))
+    assert any("SGL-FA3, not in the paper" in note for note in TABLES[number].notes)
 
 
 @pytest.mark.parametrize("number", range(2, 25))
