@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.analysis.cells import KERNEL, CellLike, Standing, number, standing
-from harness.tables import places, sides
+from harness.tables import clocks, places, sides
 from harness.tables.numbers import Point
 from harness.tables.sources import CellSource
 
@@ -23,11 +23,13 @@ def notes(
     source: CellSource, points: Sequence[Point], ratios: Sequence[sides.Ratio] = ()
 ) -> list[str]:
     """Of a GPU's cells at these points, and of ratios that are formed; empty without any."""
+    both = [*points, *sides.baselines(ratios)]
     said = (
         _runs(source, points),
         streaming(source, points),
-        sides.prefill(source, [*points, *sides.baselines(ratios)]),
+        sides.prefill(source, both),
         sides.apart(source, ratios),
+        clocks.note(source, both),
         _brief(source, points),
         _left_out(source, points),
     )

@@ -80,11 +80,17 @@ def _of_one(rows: pd.DataFrame, begin: float, end: float) -> float:
     return float(np.trapezoid(np.interp(moments, at, values), moments))
 
 
+def mean_clock_mhz(rows: pd.DataFrame) -> float:
+    """Mean of the SM clocks among these rows of `telemetry.parquet`; NaN where there is none."""
+    return float(rows.loc[rows["name"] == "sm_clock_mhz", "value"].mean())
+
+
 def measured(recording: Recording, start: float, log: pd.DataFrame) -> Telemetry:
     """Telemetry of a load whose log's time 0 was `start` on the samples' clock.
 
-    Metrics: `energy_j` of the window, `power_mean_w` = energy / window, and
-    `joules_per_output_token` = energy / Σ output tokens of the requests answered; NaN without NVML.
+    Metrics: `energy_j` of the window, `power_mean_w` = energy / window, `joules_per_output_token` =
+    energy / Σ output tokens of the requests answered, and `sm_clock_mean_mhz` over the window's
+    readings of all GPUs; NaN without NVML.
     """
     window = measured_window(log)
     joules = energy_j(recording.samples, start + window[0], start + window[1])
@@ -96,6 +102,7 @@ def measured(recording: Recording, start: float, log: pd.DataFrame) -> Telemetry
             "energy_j": joules,
             "power_mean_w": joules / (window[1] - window[0]),
             "joules_per_output_token": joules / tokens if tokens else NAN,
+            "sm_clock_mean_mhz": mean_clock_mhz(rows),
         },
         record={
             "window_s": list(window),

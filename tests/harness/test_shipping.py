@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from harness import metrics, shipping, store
+from harness import metrics, paper, shipping, store
 from harness.__main__ import main
 from harness.errors import HarnessError
 from harness.reproduce import plan_all
+from harness.telemetry.window import mean_clock_mhz
 from tests.harness.test_metrics import request
 from tests.harness.test_store import record
 
@@ -120,7 +122,7 @@ def test_no_cell_is_shipped_without_its_servers_log(
     assert store.load_cells(tmp_path / "b") == []
 
 
-SHIPPED = store.load_cells(Path(__file__).resolve().parents[2] / "results" / "h200")
+SHIPPED = store.load_shipped(paper.RESULTS)
 
 
 @pytest.mark.skipif(not SHIPPED, reason="no cell is shipped yet")
@@ -130,10 +132,22 @@ def test_every_shipped_number_follows_from_its_requests() -> None:
 
 
 @pytest.mark.skipif(not SHIPPED, reason="no cell is shipped yet")
+def test_every_shipped_clock_follows_from_its_telemetry() -> None:
+    read = {
+        cell.id: (cell.metrics["sm_clock_mean_mhz"], mean_clock_mhz(pd.read_parquet(rows)))
+        for cell in SHIPPED
+        if (rows := cell.directory / "telemetry.parquet").exists()
+    }
+    assert len(read) > 100
+    assert {name: pair for name, pair in read.items() if pair[0] != pair[1]} == {}
+
+
+@pytest.mark.skipif(not SHIPPED, reason="no cell is shipped yet")
 def test_the_server_logs_of_the_shipped_cells_are_shipped_and_no_others() -> None:
-    runs = SHIPPED[0].directory.parent
-    named = {log for cell in SHIPPED if (log := cell.record["server"].get("log"))}
-    assert {str(path.relative_to(runs)) for path in runs.glob("server-logs/*")} == named
+    for runs in {cell.directory.parent for cell in SHIPPED}:
+        of_folder = [cell for cell in SHIPPED if cell.directory.parent == runs]
+        named = {log for cell in of_folder if (log := cell.record["server"].get("log"))}
+        assert {str(path.relative_to(runs)) for path in runs.glob("server-logs/*")} == named
 
 
 @pytest.mark.skipif(not SHIPPED, reason="no cell is shipped yet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -26,6 +27,11 @@ def energy(at: float) -> float:
     """The integral of `power` from far before."""
     before, inside = min(at, START), min(max(at - START, 0.0), 10.0)
     return 700.0 * (before + max(at - START - 10, 0.0)) + 100.0 * inside
+
+
+def clock(loaded: float, at: float) -> float:
+    """Full speed in MHz but for the load."""
+    return loaded if power(at) == 100.0 else 1980.0
 
 
 def samples(
@@ -53,6 +59,18 @@ def test_start_up_is_not_in_the_energy() -> None:
     assert found["energy_j"] == pytest.approx(1000.0)
     assert found["power_mean_w"] == pytest.approx(100.0)
     assert found["joules_per_output_token"] == pytest.approx(2.5)
+
+
+def test_the_clock_is_that_of_the_load_over_all_gpus() -> None:
+    """1,980 MHz while nothing runs, 1,600 and 1,700 under load."""
+    clocks = [
+        sample
+        for rank, loaded in enumerate((1600.0, 1700.0))
+        for sample in samples("sm_clock_mhz", partial(clock, loaded), rank=rank)
+    ]
+    seen = Recording([*clocks, *samples("power_w", power)])
+    found = measured(seen, START, log((0.05, 9.95, 150, True))).metrics
+    assert found["sm_clock_mean_mhz"] == pytest.approx(1650.0)
 
 
 @pytest.mark.parametrize(("begin", "end", "joules"), [(0.02, 0.93, 91.0), (4.96, 5.01, 5.0)])
