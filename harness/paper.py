@@ -18,9 +18,8 @@ import yaml
 from harness.errors import HarnessError
 
 ROOT = Path(__file__).resolve().parents[1]
-DIRECTORY = ROOT / "results" / "paper"
-SHIPPED = ROOT / "results" / "h200"
-"""What this project measured and keeps in the repository."""
+RESULTS = ROOT / "results"
+DIRECTORY = RESULTS / "paper"
 
 HARDWARE = "A100-SXM4-40GB"
 LLAMA_8B = "Llama-3.1-8B/TP=1"

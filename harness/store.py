@@ -35,6 +35,9 @@ SCHEMA_VERSION = 1
 LOGS = "server-logs"
 """Directory below runs/: one scrubbed log a server."""
 
+SHIPPED = ("h200", "h200-x2", "h200-x4")
+"""Folders of a results directory: cells of machines with one H200, two and four."""
+
 REQUEST_COLUMNS: dict[str, str] = {
     "index": "int64",
     "prefix_class": "int64",  # -1: none
@@ -188,6 +191,16 @@ def load_cells(root: Path) -> list[Cell]:
     for line in _other_schemas([path for path, cell in cells.items() if cell is None]):
         logger.warning("%s: %s", directory, line)
     return [cell for cell in cells.values() if cell is not None]
+
+
+def shipped(root: Path) -> list[Path]:
+    """The folders of a results directory that the repository keeps."""
+    return [root / name for name in SHIPPED]
+
+
+def load_shipped(root: Path) -> list[Cell]:
+    """Every cell of the `shipped` folders, one an id."""
+    return list({cell.id: cell for path in shipped(root) for cell in load_cells(path)}.values())
 
 
 def _other_schemas(directories: Sequence[Path]) -> list[str]:

@@ -23,17 +23,16 @@ from harness.analysis.claims.claim import FILE, Claim, Result, Verdict
 from harness.analysis.claims.evaluate import evaluate
 from harness.errors import HarnessError
 
-SHIPPED = "h200"
 COLOURS = {Result.PASS: "green", Result.FAIL: "bold red", Result.INCONCLUSIVE: "yellow"}
 NARROWEST = 120
 
 
 def verify(claims: Path, results: Path, report: Path | None) -> list[Verdict]:
-    """Judge a file of claims by the cells in `results` (runs/ and h200/runs/) and a test report.
+    """Judge a file of claims by the cells in `results`, shipped ones too, and a test report.
 
     Raises HarnessError when a file cannot be read.
     """
-    here, shipped = store.load_cells(results), store.load_cells(results / SHIPPED)
+    here, shipped = store.load_cells(results), store.load_shipped(results)
     return evaluate(claim_parts.load(claims), here, shipped, report)
 
 

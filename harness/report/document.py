@@ -105,7 +105,7 @@ def notes_part() -> str:
 def main(path: Path = FILE) -> int:
     """Rewrite the file; its exit status."""
     try:
-        text = rewritten(path.read_text("utf-8"), store.load_cells(paper.SHIPPED))
+        text = rewritten(path.read_text("utf-8"), store.load_shipped(paper.RESULTS))
         output.write(path, text.encode("utf-8"))
     except (HarnessError, OSError) as error:
         print(f"document: {error}", file=sys.stderr)

@@ -251,3 +251,10 @@ def test_a_damaged_cell_is_named(tmp_path: Path, log: pd.DataFrame) -> None:
 
 def test_no_results_are_no_cells(tmp_path: Path) -> None:
     assert store.load_cells(tmp_path / "nowhere") == []
+
+
+def test_a_cell_that_two_shipped_folders_hold_counts_once(tmp_path: Path) -> None:
+    for folder, cell_id in (("h200", "a"), ("h200-x2", "a"), ("h200-x4", "b"), ("other", "c")):
+        store.write(tmp_path / folder, record(cell_id), store.frame([]))
+    found = store.load_shipped(tmp_path)
+    assert [cell.directory.parent.parent.name for cell in found] == ["h200-x2", "h200-x4"]

@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--claims", type=Path, default=FILE)
     parser.add_argument("--write", action="store_true", help="correct the file")
     options = parser.parse_args(arguments)
-    estimator = Estimator(store.load_cells(paper.SHIPPED))
+    estimator = Estimator(store.load_shipped(paper.RESULTS))
     try:
         with tempfile.TemporaryDirectory() as output:
             right = check(

@@ -50,8 +50,11 @@ def test_a_confirmed_claim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "2.16× ± 10%" in line
 
 
-def test_a_failed_claim_ends_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _store(tmp_path / verify.SHIPPED, _pair(1362.0))
+@pytest.mark.parametrize("folder", ["h200", "h200-x2", "h200-x4"])
+def test_a_failed_claim_ends_with_one(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _store(tmp_path / folder, _pair(1362.0))
     assert _main(tmp_path) == 1
     (line,) = [x for x in capsys.readouterr().out.splitlines() if "table3-llama-16k-default" in x]
     assert line.split()[:4] == ["FAIL", "table3-llama-16k-default", "h200", "(shipped)"]

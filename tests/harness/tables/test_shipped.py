@@ -12,7 +12,6 @@ from harness.tables import registry
 from harness.tables.sources import Sources
 from tests.harness.campaign import campaign
 
-SHIPPED = paper.SHIPPED
 KINDS = {3: "sharegpt", 9: "sharegpt", 10: "sharegpt", 11: "sharegpt"} | dict.fromkeys(
     (6, 7, 8), "synthetic"
 )
@@ -26,7 +25,7 @@ GRID = {
 
 
 def shipped() -> list[CellLike]:
-    cells = list(store.load_cells(SHIPPED))
+    cells = list(store.load_shipped(paper.RESULTS))
     if not cells:
         pytest.skip("no cell is shipped yet")
     return list(cells)
