@@ -36,12 +36,13 @@ ONE_PREFIX = {
     "granikv_contiguous_unshared": "slab, each row reads by the engine's kernel",
     "sglang_cascade": "pages, read once (SGLang-Cascade)",
     "cascade_on_granikv": "slab, read once by cascade",
-    "granikv_hydragen": "slab, read once by two matrix products",
+    "granikv_hydragen": "slab, read once by two products, no CUDA graph",
     "granikv_dense": "slab, read once by the fused kernel",
     "granikv": "GraniKV: dispatched each step",
 }
 FOUR_PREFIXES = {
     "sglang_default": "SGLang default: pages, each row reads",
+    "sglang_fa3": "pages of one token, each row reads by FA3",
     "sglang_cascade": "what the whole batch shares, once",
     "cascade_on_granikv": "each class's slab, once, by cascade",
     "granikv": "GraniKV: dispatched each step",

@@ -11,12 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from harness import metrics, paper
-from harness.analysis.cells import SYSTEMS, requests, standing
+from harness.analysis.cells import requests, standing
 from harness.figures import style
 from harness.figures.drawing import Drawing, conditions
 from harness.tables.budgets import BUDGETS
 from harness.tables.entries import Printed
-from harness.tables.metrics import BASELINES, TPOT_P50, TPOT_P99, TTFT_P50
+from harness.tables.labels import system_label
+from harness.tables.metrics import BASELINES, DRAWN, TPOT_P50, TPOT_P99, TTFT_P50
 from harness.tables.numbers import Metric, Point
 from harness.tables.printed import PaperSource
 from harness.tables.sources import CellSource, Sources
@@ -73,7 +74,7 @@ def paper_quantiles(panel: Panel) -> list[Curve]:
 def measured(source: CellSource, panel: Panel) -> list[Curve]:
     """Every request of a system's valid repetitions, pooled; a system without a log is left out."""
     curves = []
-    for system in BASELINES:
+    for system in DRAWN:
         logs = [requests(cell) for cell in source.shown(point(system)) if cell.valid]
         found = [panel.values(log) for log in logs if log is not None]
         if found:
@@ -92,7 +93,7 @@ def _draw_quantiles(axes: Axes, curve: Curve) -> None:
         color=style.SYSTEM_COLOURS[curve.system],
         markerfacecolor="white",
         markersize=7,
-        label=SYSTEMS[curve.system],
+        label=system_label(curve.system),
     )
 
 
@@ -102,7 +103,7 @@ def _draw_curve(axes: Axes, curve: Curve) -> None:
         curve.shares,
         where="post",
         color=style.SYSTEM_COLOURS[curve.system],
-        label=SYSTEMS[curve.system],
+        label=system_label(curve.system),
     )
 
 
@@ -124,13 +125,15 @@ def draw(sources: Sources) -> Drawing:
             _finish(axes, panel)
             _name_missing(axes, curves)
         style.describe(line[0], title=source.heading, x=PANELS[0].axis, y=Y)
-    figure.legend(handles=_key(), loc="outside lower center", ncols=len(BASELINES))
-    said = conditions(shown, [point(system) for system in BASELINES])
+    handles = _key(shown)
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    said = conditions(shown, [point(system) for system in DRAWN])
     return Drawing(figure, _caption(bool(shown), _budgets(shown)) + said)
 
 
-def _key() -> list[Line2D]:
+def _key(sources: Sequence[CellSource]) -> list[Line2D]:
     """A system's line and mark: points in the paper's row, curves in the others."""
+    drawn = {curve.system for source in sources for curve in measured(source, PANELS[0])}
     return [
         Line2D(
             [],
@@ -139,16 +142,17 @@ def _key() -> list[Line2D]:
             marker=style.SYSTEM_MARKERS[system],
             markerfacecolor="white",
             markersize=7,
-            label=SYSTEMS[system],
+            label=system_label(system),
         )
-        for system in BASELINES
+        for system in DRAWN
+        if system in BASELINES or system in drawn
     ]
 
 
 def _name_missing(axes: Axes, curves: Sequence[Curve]) -> None:
     """Systems without a curve, so that nobody looks for one."""
     known = {curve.system for curve in curves}
-    missing = [SYSTEMS[system] for system in BASELINES if system not in known]
+    missing = [system_label(system) for system in BASELINES if system not in known]
     if missing:
         text = f"not measured: {', '.join(missing)}"
         axes.text(0.03, 0.93, text, transform=axes.transAxes, fontsize=8, color=style.GREY)
@@ -164,7 +168,7 @@ def _finish(axes: Axes, panel: Panel) -> None:
 
 def _budgets(sources: Sequence[CellSource]) -> list[str]:
     """KV budgets of the GPU cells that are shown."""
-    cells = [c for s in sources if not s.functional for b in BASELINES for c in s.shown(point(b))]
+    cells = [c for s in sources if not s.functional for b in DRAWN for c in s.shown(point(b))]
     return sorted({BUDGETS.get(at.kv_budget, at.kv_budget) for at in map(standing, cells)})
 
 

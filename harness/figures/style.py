@@ -22,9 +22,14 @@ VERMILION = "#D55E00"
 PURPLE = "#CC79A7"
 YELLOW = "#F0E442"
 
-SYSTEM_COLOURS = {"sglang_default": GREY, "sglang_cascade": BLUE, "granikv": VERMILION}
+SYSTEM_COLOURS = {
+    "sglang_default": GREY,
+    "sglang_fa3": GREEN,
+    "sglang_cascade": BLUE,
+    "granikv": VERMILION,
+}
 BACKEND_COLOURS = {"dense": VERMILION, "cascade": BLUE, "paged": "#c4c4c4"}
-SYSTEM_MARKERS = {"sglang_default": "s", "sglang_cascade": "^", "granikv": "o"}
+SYSTEM_MARKERS = {"sglang_default": "s", "sglang_fa3": "D", "sglang_cascade": "^", "granikv": "o"}
 
 FORMATS = ("pdf", "svg", "png")
 DPI = 200

@@ -10,13 +10,13 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from harness import paper
-from harness.analysis.cells import SYSTEMS, standing
+from harness.analysis.cells import standing
 from harness.analysis.statistics import Estimate
 from harness.figures import style
 from harness.figures.drawing import Drawing, conditions, whiskers
 from harness.tables.entries import Measured
-from harness.tables.labels import length_label
-from harness.tables.metrics import BASELINES, OUTPUT
+from harness.tables.labels import length_label, system_label
+from harness.tables.metrics import BASELINES, DRAWN, OUTPUT
 from harness.tables.numbers import Point
 from harness.tables.sources import CellSource, Sources
 
@@ -67,7 +67,7 @@ def measured_series(sources: Sources) -> list[Series]:
             series += [
                 line
                 for config in PAPER_TABLES
-                for system in BASELINES
+                for system in DRAWN
                 if (line := _measured(source, config, system)).lengths
             ]
     return series
@@ -125,7 +125,7 @@ def draw(sources: Sources) -> Drawing:
     for axes, config in zip(panels, PAPER_TABLES, strict=True):
         for line in (*lines, *measured):
             if line.config == config:
-                _plot(axes, line, f"{SYSTEMS[line.system]}, {line.origin}")
+                _plot(axes, line, f"{system_label(line.system)}, {line.origin}")
         _scales(axes)
         style.describe(axes, title=config, x="L_p (tokens)", y="")
     panels[0].set_ylabel("Output throughput (tok/s)")
@@ -139,9 +139,7 @@ def draw(sources: Sources) -> Drawing:
     )
     if any(len(line.alike()) > 1 for line in measured):
         origins += "; points streamed in different ways are not joined"
-    points = [
-        _point(c, system, l_p) for c in PAPER_TABLES for system in BASELINES for l_p in LENGTHS
-    ]
+    points = [_point(c, system, l_p) for c in PAPER_TABLES for system in DRAWN for l_p in LENGTHS]
     said = conditions(sources.measured(""), points)
     caption = f"Output throughput over L_p, each model on its own scale: {origins}.{said}"
     return Drawing(figure, caption)

@@ -6,7 +6,7 @@ from harness.analysis.cells import SYSTEMS
 
 OTHERS = {
     "sglang_fa3": "SGLang with FA3",
-    "sglang_flashinfer_p1": "SGLang with FlashInfer on pages of 1",
+    "sglang_flashinfer_p1": "SGLang on pages of 1",
     "granikv_dense": "GraniKV forced dense",
     "granikv_cascade": "GraniKV forced cascade",
     "granikv_hydragen": "GraniKV by two products",

@@ -15,6 +15,8 @@ NOT_CPU = frozenset({"paper", "measured"})
 """What says something about speed: a CPU source has no such column."""
 BASELINES = ("sglang_default", "sglang_cascade", "granikv")
 """The paper's three systems, in its order (§4.3)."""
+DRAWN = (BASELINES[0], "sglang_fa3", *BASELINES[1:])
+"""The systems of which figures draw measured cells: those and what a GPU's user has today."""
 
 OUTPUT = Metric("output_tok_s", "tok/s", Kind.THROUGHPUT)
 TPOT_P50 = Metric("tpot_p50_ms", "TPOT p50 (ms)", Kind.MILLISECONDS)

@@ -57,6 +57,12 @@ def test_serving_is_compared_with_sglang_default() -> None:
     assert gains(four)["what the whole batch shares, once"] == 1.6
 
 
+def test_what_fa3_gives_without_storage_has_a_bar_of_its_own() -> None:
+    fa3 = serving("sglang_fa3", "multi_prefix", K4, 256, k=4)
+    (four,) = causes.panels(source([*FOUR, fa3]))
+    assert gains(four)["pages of one token, each row reads by FA3"] == 1.1
+
+
 def test_one_prefix_is_shown_at_the_length_that_tells_most_causes_apart() -> None:
     """8K has three bars, 16K two, and a gain without what stands between tells no cause."""
     systems = ("sglang_default", "sglang_cascade", "granikv")

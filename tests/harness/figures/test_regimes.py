@@ -66,6 +66,17 @@ def test_the_threshold_belongs_to_servers_that_chose_by_it() -> None:
         } == {None}
 
 
+def test_measured_cells_have_a_map_over_what_a_user_of_the_gpu_has_today() -> None:
+    fa3 = [serving(system, "sharegpt", (1024,), 256) for system in ("sglang_fa3", "granikv")]
+    (one,) = regimes.measured_maps(Sources.of([], fa3))
+    assert one.baseline == "SGLang with FA3"
+    assert one.ratios[SHAREGPT_LENGTHS.index(1024), SHAREGPT_B.index(256)] == pytest.approx(2 / 1.1)
+    assert {found.baseline for found in regimes.paper_maps()} == {
+        "SGLang default",
+        "SGLang-Cascade",
+    }
+
+
 def test_a_cpu_cell_is_on_no_map() -> None:
     cells = [cpu_cell(s, 1.0) for s in ("sglang_default", "granikv")]
     assert regimes.measured_maps(Sources.of(cells, [])) == []

@@ -53,6 +53,12 @@ def test_gpu_cells_are_drawn_with_their_interval() -> None:
     assert (line.estimates[0].low, line.estimates[0].high) == (2900.0, 3100.0)
 
 
+def test_what_a_user_of_the_gpu_has_today_is_drawn_where_it_was_measured() -> None:
+    panels = lines_of(gpu_cell("sglang_fa3", 2500.0))
+    assert panels[paper.LLAMA_8B]["SGLang with FA3, here (one H200)"] == ([16384], [2500.0])
+    assert sum("FA3" in label for lines in panels.values() for label in lines) == 1
+
+
 def test_cpu_cells_are_not_drawn() -> None:
     assert lines_of(cpu_cell("granikv", 9.0)) == lines_of()
 
