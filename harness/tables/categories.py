@@ -73,7 +73,8 @@ def table(number: int, config: str) -> Comparison:
             "GraniKV's fused one do, counts as prefix attention; decode attention reads the suffix "
             "alone or merges. Kernel time is not the step: the GPU's idle time is γ of Table 22.",
             "A kernel that is launched before the one ahead of it on its stream has ended counts "
-            "from that end on: until then it waits.",
+            "from that end on: until then it waits. Cells of before that rule count it in full "
+            "(results/h200/README.md says which, and how much that is).",
             "A profiler slows what it watches: these cells are in no table of throughput.",
         ),
     )

@@ -46,6 +46,9 @@ FORCED = Computed(
     "dense_to_cascade", "dense / cascade", Kind.RATIO, _quotient(DENSE, CASCADE), only=GPU_ONLY
 )
 """The paper has the dispatcher's quotient alone; the forced children are ours."""
+TO_DENSE = Computed(
+    "dispatched_to_dense", "GKV / dense", Kind.RATIO, _quotient("granikv", DENSE), only=GPU_ONLY
+)
 
 TABLE = Comparison(
     number=16,
@@ -59,6 +62,7 @@ TABLE = Comparison(
         _tpot(DENSE, "dense forced (ms)", MEASURED_ONLY),
         _tpot(CASCADE, "cascade forced (ms)", MEASURED_ONLY),
         FORCED,
+        TO_DENSE,
         Metric("mean_m_eff", "mean M_eff", Kind.COUNT, only=MEASURED_ONLY),
     ),
     rows=[

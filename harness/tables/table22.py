@@ -133,10 +133,12 @@ TABLE = Comparison(
     command="python -m harness -m experiment=table22 (and experiment=table05)",
     notes=(
         "α: prefix attention's share of SGLang default's decode time, β: NCCL's, γ: the GPU is "
-        "idle; from a kernel timeline whose overlaps count once.",
+        "idle; from a kernel timeline whose overlaps count once. α holds the suffix too, where one "
+        "launch reads both (Table 13).",
         "S (s) takes α of the time the GPU is busy, α/(1 − γ), which the paper's numbers need and "
         "its text does not say. β and γ cancel in Eq. 4, so S (+β, γ) is Eq. 3.",
-        "s_eff is the kernel gain that Eq. 3 needs for the measured ratio; s is Table 5's.",
+        "s_eff is the kernel gain that Eq. 3 needs for the measured ratio; s is Table 5's, of "
+        "L_p = 8K.",
     ),
 )
 

@@ -228,6 +228,7 @@ def test_table_15_says_by_which_rule_the_servers_chose() -> None:
 def test_table_16_forces_both_children() -> None:
     # At the same L_p, TPOT goes as 1/gain: 1.8/1.9 and 1.6/2.0.
     assert value(16, "256 | 1,024", "dense_to_cascade") == pytest.approx(1.8 / 1.9)
+    assert value(16, "256 | 1,024", "dispatched_to_dense") == pytest.approx(1.9 / 2.0)
     assert value(16, "256 | 1,024", "tpot_ratio_to_sglang_cascade") == pytest.approx(0.8)
     assert printed(16, "256 | 1,024", "tpot_ratio_to_sglang_cascade", "paper") == "0.67×"
     assert value(16, "128 | 512", "mean_m_eff") == 512

@@ -105,6 +105,13 @@ def test_a_number_computed_of_two_systems_has_two_sides() -> None:
     assert notes(16, same, "apart") == []
 
 
+def test_the_dispatcher_and_its_child_are_told_apart_too() -> None:
+    """What choosing costs is the first question to Table 16's columns."""
+    dense = measured("granikv_dense", kind="synthetic", commit="b")
+    cells = [measured("granikv", kind="synthetic"), dense]
+    assert notes(16, cells, "apart") == [f"GraniKV to GraniKV forced dense{APART}"]
+
+
 def test_a_cell_that_says_nothing_of_it_is_not_apart() -> None:
     cells = [serving(system, "sharegpt", (8192,), 256) for system in BASELINES]
     assert notes(3, cells, "apart") == notes(3, cells, "prefill by") == []
