@@ -33,16 +33,18 @@ KV_BYTES = 2 * 2
 """Keys and values, two bytes each."""
 
 
-def _kinds(values: Mapping[str, Any]) -> tuple[str, str]:
-    """What cells of about the same duration have in common: with their system, and without."""
+def _kinds(values: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What cells of about the same duration have in common: all, all but their system, and all but
+    their model, whose size then makes the difference.
+    """
     workload = {k: v for k, v in values["workload"].items() if k not in ("seed", "hot_fraction")}
     load = {k: v for k, v in values.get("load", {}).items() if k != "seed"}
     model = [values["model"]["name"], values["model"]["tp"]]
     probe = (values.get("profile") or {}).get("kind", "none")
-    common = [values["hardware"]["name"], model, workload, load, values.get("kv_budget"), probe]
-    texts = (json.dumps(part, sort_keys=True, default=str) for part in (values["system"], common))
-    system, shared = texts
-    return shared + system, shared
+    common = [values["hardware"]["name"], workload, load, values.get("kv_budget"), probe]
+    parts = ([common, model, values["system"]], [common, model], [common, values["system"], "any"])
+    whole, systems, models = (json.dumps(part, sort_keys=True, default=str) for part in parts)
+    return whole, systems, models
 
 
 @dataclass(frozen=True)
@@ -88,16 +90,20 @@ class Estimator:
         if start is not None and not cell.record["server"].get("reused", True):
             self._starts[_server_kind(cell.config)].append(start)
         took = sum(seconds.values())
-        for kind in _kinds(cell.config):
+        *alike, of_any_model = _kinds(cell.config)
+        for kind in alike:
             self._seconds[kind].append(took)
-        self._factors[cell.hardware].append(took / _computed(cell.config))
+        for kind in (of_any_model, cell.hardware):
+            self._factors[kind].append(took / _computed(cell.config))
 
     def cell(self, entry: Entry) -> tuple[float, bool]:
         """Seconds with its server up, and whether a cell like it was measured."""
-        for kind in _kinds(entry.values):
+        *alike, of_any_model = _kinds(entry.values)
+        for kind in alike:
             if kind in self._seconds:
                 return statistics.median(self._seconds[kind]), True
-        factors = self._factors.get(entry.values["hardware"]["name"])
+        hardware = str(entry.values["hardware"]["name"])
+        factors = self._factors.get(of_any_model) or self._factors.get(hardware)
         factor = statistics.median(factors) if factors else 1.0
         return _computed(entry.values) * factor, False
 

@@ -144,6 +144,13 @@ def test_an_estimate_rests_on_cells_like_it_then_on_any_system_then_on_sizes() -
     assert knows.cell(longer)[0] > 41.0
 
 
+def test_an_estimate_of_another_model_rests_on_its_own_system() -> None:
+    slow, fast = composed(), composed("system=granikv")
+    known: Any = [Stored(slow.values, 40.0), Stored(fast.values, 10.0)]
+    assert Estimator(known).cell(composed("system=granikv", "model.tp=2")) == (11.0, False)
+    assert Estimator(known).cell(composed("model.tp=2")) == (41.0, False)
+
+
 def test_a_model_that_needs_more_gpus_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     values = config.compose_cell(["hardware=h200", "model=qwen25_32b"])
