@@ -53,6 +53,17 @@ def test_a_kernel_that_was_launched_early_waits_for_its_stream() -> None:
     assert timeline.shares(late_prefix)["alpha"] == pytest.approx(10 / 30)
 
 
+def test_a_kernel_waits_for_its_own_rank_and_stream_alone() -> None:
+    """Ranks number their streams alike, and a timeline's parts may number their rows alike."""
+    one = frame((0, "gemm", 0, 20), (0, "prefix_attention", 2, 30))
+    both = pd.concat([one, one.assign(rank=1, start_us=one["start_us"] + 1)]).iloc[::-1]
+    times = timeline.category_ms(both)
+    assert times["gemm"] == pytest.approx((0.020 + 0.019) / 2)
+    assert times["prefix_attention"] == pytest.approx(0.010)
+    beside = one.assign(stream=[7, 13])
+    assert timeline.category_ms(beside)["prefix_attention"] == pytest.approx(0.028)
+
+
 def test_category_times_count_overlaps_of_streams_in_full() -> None:
     times = timeline.category_ms(ONE_RANK)
     assert times["prefix_attention"] == pytest.approx(0.020)
