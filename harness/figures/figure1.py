@@ -101,7 +101,7 @@ def measured_points(cells: Sequence[CellLike], roofs: dict[str, Ceilings]) -> li
 def _point(cell: CellLike, placed: Placement, roofs: Ceilings) -> Point:
     read, shape = standing(cell).read, roofline.shape_of(cell)
     modelled = None if shape is None else shape.intensity(shared=read == "shared")
-    return Point(placed.layout, read, roofs.name, placed.intensity, placed.tflops, roofs, modelled)
+    return Point(placed.layout, read, roofs.title, placed.intensity, placed.tflops, roofs, modelled)
 
 
 def other_ceilings() -> dict[str, Ceilings]:

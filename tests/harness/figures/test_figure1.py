@@ -110,8 +110,10 @@ def test_without_counters_it_says_that_only_the_paper_is_placed() -> None:
 
 def test_measured_kernels_are_placed_by_their_counters() -> None:
     axes, caption = axes_of(kernel_cell("HOT", 34.4e6), kernel_cell("paged", 8.6e9))
-    assert points(axes)["HOT slab: read once (h200)"] == pytest.approx((1000.0, 344.0))
-    assert points(axes)["paged: every row reads the prefix (h200)"] == pytest.approx((4.0, 344.0))
+    assert points(axes)["HOT slab: read once (one H200)"] == pytest.approx((1000.0, 344.0))
+    assert points(axes)["paged: every row reads the prefix (one H200)"] == pytest.approx(
+        (4.0, 344.0)
+    )
     assert "Hollow" in caption
 
 
@@ -137,7 +139,11 @@ def test_layout_and_reading_are_told_apart() -> None:
         kernel_cell("HOT", 36e6, read="shared"),
         kernel_cell("paged", 36e6, read="shared"),
     )
-    found = {label.removesuffix(" (h200)") for label in points(axes) if "h200" in label}
+    found = {
+        label.removesuffix(" (one H200)")
+        for label in points(axes)
+        if "one H200)" in label and "profile" not in label
+    }
     assert found == {
         "HOT slab: every row reads the prefix",
         "paged: every row reads the prefix",
@@ -147,7 +153,9 @@ def test_layout_and_reading_are_told_apart() -> None:
     looks = {
         (line.get_marker(), str(line.get_markeredgecolor()))
         for label, line in labelled(axes).items()
-        if "h200" in label and line.get_marker() not in ("None", None, "")
+        if "one H200)" in label
+        and "profile" not in label
+        and line.get_marker() not in ("None", None, "")
     }
     assert len(looks) == 4
 
@@ -157,7 +165,7 @@ def test_repetitions_have_one_line_in_the_legend() -> None:
     with style.styled():
         (legend,) = figure1.draw(Sources.of(cells, [])).figure.legends
     texts = [text.get_text() for text in legend.get_texts()]
-    assert texts.count("HOT slab: read once (h200)") == 1
+    assert texts.count("HOT slab: read once (one H200)") == 1
     assert len(texts) == len(set(texts))
 
 
