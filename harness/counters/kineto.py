@@ -72,7 +72,7 @@ def rank_trace(rank: int, events: Iterable[dict[str, Any]]) -> RankTrace:
             launched[int(correlation)] = at
         elif category == "kernel" and correlation is not None:
             end = at + float(event["dur"])
-            kernels.append((int(correlation), int(arguments["stream"]), at, end, name))
+            kernels.append((int(correlation), int(arguments.get("stream", 0)), at, end, name))
         elif category == "user_annotation" and name.startswith(STEP):
             steps.append(Step(at, name.startswith(DECODE)))
     rows: Sequence[tuple[float, int, float, float, str]] = [
