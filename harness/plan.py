@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -170,7 +171,8 @@ def _server(
         *map(str, engine["arguments"]),
     ]
     traced = profiles.environment(config["profile"])
-    environment = {**(served.get("env") or {}), **engine["environment"], **traced}
+    cores = _cores(config) if hardware.device == machine.CPU else {}
+    environment = {**(served.get("env") or {}), **cores, **engine["environment"], **traced}
     return ServerSpec(
         title=str(config["system"]["name"]),
         python=str(engine["python"] or sys.executable),
@@ -182,6 +184,13 @@ def _server(
         root=root,
         wrapper=profiles.wrapper(config["profile"], root),
     )
+
+
+def _cores(config: Mapping[str, Any]) -> dict[str, str]:
+    """A core for each of several ranks: the CPU engine asks for them, ranks to share one or not."""
+    cores, ranks = sorted(os.sched_getaffinity(0)), int(config["model"]["tp"])
+    names = "|".join(str(cores[rank % len(cores)]) for rank in range(ranks))
+    return {"SGLANG_CPU_OMP_THREADS_BIND": names} if ranks > 1 else {}
 
 
 def _kept(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -131,6 +131,18 @@ def test_the_command_line(planned: Planned) -> None:
     assert ready.server.environment["SGLANG_USE_CPU_ENGINE"] == "1"
 
 
+def test_ranks_on_the_cpu_have_cores_of_their_own(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {6, 4})
+    name = "SGLANG_CPU_OMP_THREADS_BIND"
+    assert name not in planned().server.environment
+    assert planned("model.tp=2").server.environment[name] == "4|6"
+    assert planned("model.tp=3").server.environment[name] == "4|6|4"
+    own = planned("model.tp=2", f"+engine.environment.{name}='0|1'").server.environment
+    assert own[name] == "0|1"
+
+
 def test_an_override_of_the_profile_reaches_the_server(planned: Planned) -> None:
     ready = planned("system=granikv", "hardware.dispatch.m_sat=99")
     arguments = ready.server.arguments
