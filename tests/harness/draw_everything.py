@@ -24,7 +24,7 @@ def main(out: Path, seed: int) -> None:
     """Everything that `make figures` writes."""
     here: list[CellLike] = [cell(layout=state())]
     here += [one for one in campaign() if one.config["model"]["name"] == "llama31_8b"]
-    shipped: list[CellLike] = list(store.load_cells(paper.ROOT / "results" / "h200"))
+    shipped: list[CellLike] = list(store.load_shipped(paper.RESULTS))
     for cells in (here, shipped):
         random.Random(seed).shuffle(cells)
     tables.render_all(here, shipped, out / "tables")
