@@ -52,7 +52,7 @@ def claims_part(claims: Sequence[Claim], shipped: Sequence[CellLike]) -> str:
     count = {result: sum(_stands(of) is result for of in _by_claim(verdicts)) for result in Result}
     spoken = ", ".join(f"{number} {result.value}" for result, number in count.items())
     lines = [
-        f"By the cells in `results/h200/`: {spoken}, of {len(claims)} claims.",
+        f"By the shipped cells: {spoken}, of {len(claims)} claims.",
         "",
         "| claim | expected | shipped verdict | measured by | minutes, GPU |",
         "|---|---|---|---|---|",

@@ -50,18 +50,23 @@ TIMES = (
 )
 
 
-def table(number: int, config: str) -> Comparison:
-    """Seven categories by four systems on one model."""
+def table(number: int, *configs: str) -> Comparison:
+    """Seven categories by four systems on each model."""
     return Comparison(
         number=number,
-        title=f"Kernel time by category: {config}, B = 256, L_p = 8K.",
-        labels=(Column("category", "Category"), Column("system", "System")),
+        title=f"Kernel time by category: {', '.join(configs)}, B = 256, L_p = 8K.",
+        labels=(
+            Column("config", "Model / TP"),
+            Column("category", "Category"),
+            Column("system", "System"),
+        ),
         metrics=TIMES,
         rows=[
             Row(
-                {"category": category, "system": system_label(system)},
+                {"config": config, "category": category, "system": system_label(system)},
                 Point(config, system, "sharegpt", B, L_P, case=category).with_traits(probe=PROBE),
             )
+            for config in configs
             for category in CATEGORIES
             for system in SYSTEMS
         ],

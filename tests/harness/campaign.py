@@ -234,9 +234,9 @@ def _cells() -> Iterator[MadeUpCell]:
 
 def _ablations() -> Iterator[MadeUpCell]:
     profile = {"kind": "kineto"}
-    for model in ("llama31_8b", "qwen25_32b"):
+    for model, tp in (("llama31_8b", 1), ("qwen25_32b", 4), ("qwen25_32b", 2)):
         for system in (*BASELINES, "cascade_on_granikv"):
-            yield serving(system, "sharegpt", (8192,), 256, model=model, profile=profile)
+            yield serving(system, "sharegpt", (8192,), 256, model=model, tp=tp, profile=profile)
     for b in BS[:4]:
         yield serving("granikv", "synthetic", (16384,), b)
     for system in ("granikv_dense", "granikv_cascade"):
