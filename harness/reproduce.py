@@ -27,7 +27,7 @@ from harness import agreement, cli, figures, hardware, jobs, paper, report, tabl
 from harness import config as configuration
 from harness.errors import HarnessError
 from harness.servers import gpus
-from harness.store import Cell, load_cells, load_shipped, shipped
+from harness.store import Cell, load_cells, load_shipped, shipped_folders
 from harness.sweeps.entry import Entry, Schedule, schedule
 from harness.sweeps.estimate import Estimator
 from harness.sweeps.order import ORDERS, arrange
@@ -130,7 +130,7 @@ def _measure(
     wanted = [entry for entry in planned.entries if entry.id not in elsewhere]
     apart = clock.minutes is not None
     entries = arrange(wanted, options.order, apart)
-    estimator = Estimator(_known([output, *shipped(paper.RESULTS), *options.besides]))
+    estimator = Estimator(_known([output, *shipped_folders(paper.RESULTS), *options.besides]))
     for name in ORDERS:
         chosen = " (chosen)" if name == options.order else ""
         logger.info("%s%s: %s", name, chosen, estimator.forecast(arrange(wanted, name, apart)))

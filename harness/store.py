@@ -193,14 +193,15 @@ def load_cells(root: Path) -> list[Cell]:
     return [cell for cell in cells.values() if cell is not None]
 
 
-def shipped(root: Path) -> list[Path]:
+def shipped_folders(root: Path) -> list[Path]:
     """The folders of a results directory that the repository keeps."""
     return [root / name for name in SHIPPED]
 
 
 def load_shipped(root: Path) -> list[Cell]:
-    """Every cell of the `shipped` folders, one an id."""
-    return list({cell.id: cell for path in shipped(root) for cell in load_cells(path)}.values())
+    """Every cell of the shipped folders, one an id."""
+    cells = (cell for path in shipped_folders(root) for cell in load_cells(path))
+    return list({cell.id: cell for cell in cells}.values())
 
 
 def _other_schemas(directories: Sequence[Path]) -> list[str]:

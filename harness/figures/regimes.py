@@ -21,7 +21,7 @@ from harness.figures import style
 from harness.figures.drawing import Drawing, conditions
 from harness.tables.entries import Measured
 from harness.tables.grid import SHAREGPT, SHAREGPT_B, SHAREGPT_LENGTHS
-from harness.tables.labels import length_label
+from harness.tables.labels import length_label, system_label
 from harness.tables.metrics import DRAWN, OUTPUT, TO_CASCADE, TO_DEFAULT, TO_FA3
 from harness.tables.numbers import Metric, Point
 from harness.tables.sources import CellSource, Sources
@@ -32,8 +32,8 @@ LEAST = (0.6, 2.4)
 TICKS = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
 APART = 1 / 9
 """Of one half of the scale, between two ticks."""
-BASELINES = {TO_DEFAULT: "SGLang default", TO_CASCADE: "SGLang-Cascade"}
-MEASURED_BASELINES = BASELINES | {TO_FA3: "SGLang with FA3"}
+BASELINES = (TO_DEFAULT, TO_CASCADE)
+MEASURED_BASELINES = (*BASELINES, TO_FA3)
 PAPER_M_SAT = 1024
 GROUPS = {paper.LLAMA_8B: 4, paper.QWEN_14B: 5, paper.QWEN_32B: 5}
 """n_q/kv of the paper's models (Table 2)."""
@@ -67,7 +67,7 @@ def _threshold(m_sat: int | None, group: int | None) -> int | None:
 def paper_maps() -> list[Map]:
     """Six maps: three models, two baselines."""
     maps = []
-    for metric, title in BASELINES.items():
+    for metric in BASELINES:
         for number, config in SHAREGPT.items():
             speeds = paper.select(paper.table(number), metric=OUTPUT.name)
             ratios = [
@@ -75,8 +75,13 @@ def paper_maps() -> list[Map]:
                 for l_p in SHAREGPT_LENGTHS
             ]
             threshold = _threshold(PAPER_M_SAT, GROUPS[config])
+            title = _title(metric)
             maps.append(Map(config, "paper (A100)", title, np.array(ratios), threshold))
     return maps
+
+
+def _title(metric: Metric) -> str:
+    return system_label(str(metric.baseline))
 
 
 def _paper_ratio(speeds: pd.DataFrame, baseline: str, l_p: int, b: int) -> float:
@@ -89,15 +94,15 @@ def measured_maps(sources: Sources) -> list[Map]:
     maps = []
     for source in sources.measured(""):
         if not source.functional:
-            for metric, title in MEASURED_BASELINES.items():
+            for metric in MEASURED_BASELINES:
                 for config in SHAREGPT.values():
-                    one = _measured(source, config, metric, title)
+                    one = _measured(source, config, metric)
                     if np.isfinite(one.ratios).any():
                         maps.append(one)
     return maps
 
 
-def _measured(source: CellSource, config: str, metric: Metric, title: str) -> Map:
+def _measured(source: CellSource, config: str, metric: Metric) -> Map:
     points = _points(config)
     found = [[_ratio(source, point, metric) for point in row] for row in points]
     ratios = np.array(
@@ -109,7 +114,7 @@ def _measured(source: CellSource, config: str, metric: Metric, title: str) -> Ma
     cells = [cell for row in points for point in row for cell in source.shown(point)]
     by_eq_2 = bool(cells) and all(dispatch_rule(cell).startswith(EQ_2) for cell in cells)
     threshold = _threshold(m_sat(cells[0]), group_size(cells[0])) if by_eq_2 else None
-    return Map(config, source.heading, title, ratios, threshold, frozenset(single))
+    return Map(config, source.heading, _title(metric), ratios, threshold, frozenset(single))
 
 
 def _points(config: str) -> list[list[Point]]:

@@ -38,8 +38,8 @@ def _range(values: Sequence[float], form: str) -> str:
 def _power(cell: CellLike) -> float | None:
     """Mean power as a share of the limits of all GPUs that the cell saw."""
     gpus: Sequence[Mapping[str, Any]] = cell.record.get("environment", {}).get("gpus") or ()
-    limits = [gpu.get("power_limit_w") for gpu in gpus]
+    limits = [float(limit) for gpu in gpus if (limit := gpu.get("power_limit_w")) is not None]
     watts = number(cell, "power_mean_w")
-    if watts is None or not limits or None in limits:
+    if watts is None or not limits or len(limits) < len(gpus):
         return None
-    return watts / sum(float(limit) for limit in limits if limit is not None)
+    return watts / sum(limits)
