@@ -6,13 +6,15 @@ from harness import paper
 from harness.tables.comparison import Comparison, Row
 from harness.tables.labels import length_label, system_label
 from harness.tables.metrics import (
-    BASELINES,
+    DRAWN,
     FA3_NOTE,
     OUTPUT,
     TO_DEFAULT,
     TO_FA3,
     TPOT_P50,
     TTFT_P50,
+    TTFT_P99,
+    TTFT_P99_TO_FA3,
     TTFT_SCHEDULED_P50,
     of_granikv,
 )
@@ -37,7 +39,7 @@ def _rows(config: str, kind: str, lengths: tuple[int, ...], bs: tuple[int, ...])
         )
         for l_p in lengths
         for b in bs
-        for system in BASELINES
+        for system in DRAWN
     ]
 
 
@@ -48,7 +50,15 @@ def synthetic(number: int) -> Comparison:
         number=number,
         title=f"Synthetic burst grid, L_p × B: {config}.",
         labels=_LABELS,
-        metrics=(OUTPUT, of_granikv(TO_DEFAULT), of_granikv(TO_FA3), TPOT_P50, TTFT_P50),
+        metrics=(
+            OUTPUT,
+            of_granikv(TO_DEFAULT),
+            of_granikv(TO_FA3),
+            TPOT_P50,
+            TTFT_P50,
+            TTFT_P99,
+            of_granikv(TTFT_P99_TO_FA3),
+        ),
         rows=_rows(config, "synthetic", SYNTHETIC_LENGTHS, SYNTHETIC_B),
         command=f"python -m harness -m experiment=table{number:02d}",
         notes=(

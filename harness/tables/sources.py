@@ -136,6 +136,8 @@ class CellSource:
         return found
 
     def _absence(self, point: Point) -> str:
+        if self.functional and point.system == "sglang_fa3":
+            return "FA3 needs a GPU"
         if self.functional and point.config != STAND_IN:
             return f"the tiny model stands in the {STAND_IN} rows only"
         if self.functional and point.b != HEADLINE_B and self.place(point) is None:

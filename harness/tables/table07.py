@@ -10,5 +10,5 @@ TABLE = grid.synthetic(7)
 
 
 def build(sources: Sources) -> Table:
-    """Five lengths, four B, three systems; throughput, its ratio, TPOT and TTFT."""
+    """Five lengths, four B, four systems; throughput, its ratio, TPOT and TTFT."""
     return TABLE.build(sources)

@@ -10,5 +10,5 @@ TABLE = grid.sharegpt(10)
 
 
 def build(sources: Sources) -> Table:
-    """Six lengths, six B, three systems; throughput, its ratio, TPOT and TTFT."""
+    """Six lengths, six B, four systems; throughput, its ratio, TPOT and TTFT."""
     return TABLE.build(sources)

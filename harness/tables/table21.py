@@ -49,5 +49,5 @@ TABLE = Comparison(
 
 
 def build(sources: Sources) -> Table:
-    """Two budgets, two values of k, three systems; throughput, its ratio, TPOT and TTFT."""
+    """Two budgets, two values of k, four systems; throughput, its ratio, TPOT and TTFT."""
     return TABLE.build(sources)

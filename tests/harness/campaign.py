@@ -135,6 +135,7 @@ def _metrics(speed: float, b: int) -> dict[str, float]:
         "tpot_p50_ms": 1000 * b / speed,
         "tpot_p99_ms": 1100 * b / speed,
         "ttft_p50_s": 0.5,
+        "ttft_p99_s": 0.9,
         "ttft_scheduled_p50_s": 2.5,
         "hit_rate": 0.9,
     }

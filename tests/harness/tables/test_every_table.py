@@ -116,11 +116,14 @@ def test_the_grids(number: int, b: int) -> None:
     assert value(number, row, "ratio_to_sglang_default") == pytest.approx(2.0)
     assert value(number, row, "tpot_p50_ms") == pytest.approx(1000 * b / speed)
     assert value(number, row, "ttft_p50_s") == 0.5
+    assert value(number, row.replace("GraniKV", "SGLang with FA3"), "output_tok_s") == pytest.approx(
+        throughput("sglang_fa3", 4096)
+    )
     assert (f"4K | {b:,} | SGLang default", "ratio_to_sglang_default") not in rows(TABLES[number])
 
 
 def test_the_grids_have_every_point() -> None:
-    assert [len(TABLES[number].rows) for number in range(6, 12)] == [60] * 3 + [108] * 3
+    assert [len(TABLES[number].rows) for number in range(6, 12)] == [80] * 3 + [144] * 3
 
 
 def test_table_5_tells_layout_and_sharing_apart() -> None:

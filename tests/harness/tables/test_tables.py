@@ -88,7 +88,7 @@ def test_table_3_by_hand() -> None:
 
 def test_table_3_has_three_models_lengths_and_systems() -> None:
     table = build(3, [])
-    assert len(table.rows) == 27
+    assert len(table.rows) == 36
     assert {str(row["l_p"]) for row in table.rows} == {"4K", "8K", "16K"}
 
 
