@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.analysis import kernels, slabs
+from harness.analysis import kernels, slabs, timeline
 from harness.analysis.cells import (
     CellLike,
     counters,
@@ -74,6 +74,16 @@ def _times(name: str, factor: float) -> Callable[[CellLike], float | None]:
     return scaled
 
 
+def _step_ms(category: str) -> Callable[[CellLike], float | None]:
+    """Kernel time of a category in one traced decode step; windows hold unequal numbers of them."""
+
+    def per_step(cell: CellLike) -> float | None:
+        spent, traced = number(cell, f"kernel_ms_{category}"), number(cell, "profile_steps")
+        return None if spent is None or not traced else spent / traced
+
+    return per_step
+
+
 def _metadata_us(cell: CellLike) -> float | None:
     """The 99th percentiles of the two parts of one step, added."""
     parts = [number(cell, name) for name in ("worklist_p99_s", "snapshot_p99_s")]
@@ -104,6 +114,7 @@ DERIVED: dict[str, Callable[[CellLike], float | None]] = {
     "alpha_pct": _times("share_prefix_attention", 100.0),
     "beta_pct": _times("share_nccl", 100.0),
     "gamma_pct": _times("share_host_gap", 100.0),
+    **{f"step_ms_{name}": _step_ms(name) for name in (*timeline.CATEGORIES, "total")},
     **kernels.DERIVED,
 }
 """By name, with the unit in the name; `mean_m_eff` counts the rows of every decode step (Eq. 2)."""

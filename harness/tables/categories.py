@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from harness.tables.comparison import Comparison, Row
 from harness.tables.computed import Computed
 from harness.tables.entries import Kind, Measured
 from harness.tables.labels import system_label
 from harness.tables.metrics import BASELINES, GPU_ONLY
 from harness.tables.numbers import Point
-from harness.tables.sources import CellSource, Runs
+from harness.tables.sources import CellSource
 from harness.tables.table import Column
 
 CATEGORIES = {
@@ -26,27 +28,25 @@ B, L_P = 256, 8192
 PROBE = "kineto"
 
 
-def _in_window(source: CellSource, point: Point) -> Measured:
-    """Kernel time of the category that is the point's case, in the whole traced window."""
-    return source.mean(_runs(source, point))
+def _mean(prefix: str) -> Callable[[CellSource, Point], Measured]:
+    """Kernel time of the category that is the point's case, by the name of the metric."""
 
+    def compute(source: CellSource, point: Point) -> Measured:
+        assert point.case is not None
+        return source.mean(source.runs(point, f"{prefix}_{CATEGORIES[point.case]}"))
 
-def _per_step(source: CellSource, point: Point) -> Measured:
-    steps = {name: value for value, name in source.runs(point, "profile_steps")}
-    runs = [(value / steps[name], name) for value, name in _runs(source, point) if steps.get(name)]
-    if not runs:
-        raise LookupError("the traced cells do not say how many decode steps they hold")
-    return source.mean(runs)
-
-
-def _runs(source: CellSource, point: Point) -> Runs:
-    assert point.case is not None
-    return source.runs(point, f"kernel_ms_{CATEGORIES[point.case]}")
+    return compute
 
 
 TIMES = (
-    Computed("kernel_ms", "Kernel time (ms)", Kind.MILLISECONDS, _in_window),
-    Computed("kernel_ms_per_step", "per step (ms)", Kind.MILLISECONDS, _per_step, only=GPU_ONLY),
+    Computed("kernel_ms", "Kernel time (ms)", Kind.MILLISECONDS, _mean("kernel_ms")),
+    Computed(
+        "kernel_ms_per_step",
+        "per step (ms)",
+        Kind.MILLISECONDS,
+        _mean("step_ms"),
+        only=GPU_ONLY,
+    ),
 )
 
 

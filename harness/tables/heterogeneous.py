@@ -17,9 +17,7 @@ PREFIXES = {4: "2K/4K/8K/16K", 8: "ladder 1K–16K"}
 """The L_p of the classes, as the paper gives them, by k."""
 
 
-def rows(
-    order: Sequence[int] = tuple(PREFIXES), systems: Sequence[str] = BASELINES
-) -> list[Row]:
+def rows(order: Sequence[int] = tuple(PREFIXES), systems: Sequence[str] = BASELINES) -> list[Row]:
     """One row for each k and system; the label columns are k, l_p and system."""
     return [
         Row(

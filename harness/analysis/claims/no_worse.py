@@ -1,10 +1,13 @@
 """Judges that a system is nowhere worse than a baseline over a whole L_p × B grid.
 
-A point is a ratio of output throughput. With MINIMUM_RUNS runs of both systems its spread is known:
-the point is worse where it lies below `floor` or its 95% interval wholly below 1.00. With fewer it
-may be chance, so it is never called worse. It counts as not worse from 1.00 + `spread` on, as far
-apart as single runs of one cell lie; below that MINIMUM_RUNS runs are asked for, and from
-1.00 - `spread` on it still counts for the geometric mean.
+A point is a ratio of output throughput, or of a metric that a claim names: of one that is better
+when it is less, the claim's `system` is the rival and its `baseline` what is claimed of.
+
+With MINIMUM_RUNS runs of both systems a point's spread is known: it is worse where it lies below
+`floor` or its 95% interval wholly below 1.00. With fewer it may be chance, so it is never called
+worse. It counts as not worse from 1.00 + `spread` on, as far apart as single runs of one cell lie;
+below that MINIMUM_RUNS runs are asked for, and from 1.00 - `spread` on it still counts for the
+geometric mean.
 
 FAIL: a point is worse, or every point counts for the mean and that is below 1.00. PASS: every point
 is not worse, and the mean is at or above 1.00. INCONCLUSIVE: points are missing or asked for.
@@ -15,20 +18,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import TypeAlias
 
 from harness.analysis.claims.claim import Claim, Evidence, Result
 from harness.analysis.claims.ratio import MINIMUM_RUNS
 from harness.analysis.statistics import Estimate
+from harness.tables import grid
 from harness.tables.entries import Kind, Measured
-from harness.tables.grid import SHAREGPT_B, SHAREGPT_LENGTHS
 from harness.tables.labels import length_label
 from harness.tables.numbers import Metric, Point
 
 Place: TypeAlias = tuple[int, int]
 """L_p in tokens, B."""
 
-PLACES = [(l_p, b) for l_p in SHAREGPT_LENGTHS for b in SHAREGPT_B]
+PLACES: dict[str, list[Place]] = {
+    "sharegpt": list(product(grid.SHAREGPT_LENGTHS, grid.SHAREGPT_B)),
+    "synthetic": list(product(grid.SYNTHETIC_LENGTHS, grid.SYNTHETIC_B)),
+}
+"""The grids of the paper's tables, by workload."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +68,25 @@ class Rule:
 def judge(claim: Claim, evidence: Evidence) -> tuple[Result, str, str]:
     """(result, observed, reason) of one hardware.
 
-    options: `config`, `system`, `baseline`, and the two numbers of `Rule`.
+    options: `config`, `system`, `baseline`, the two numbers of `Rule`, and where they are not
+    ShareGPT's output throughput, `workload` (of PLACES) and `metric`.
     """
     rule = Rule(float(claim.options["floor"]), float(claim.options["spread"]))
     if evidence.functional:
         return Result.INCONCLUSIVE, "", "a CPU cell is a functional check and forms no ratio"
+    points = len(PLACES[_workload(claim)])
     found = _ratios(claim, evidence)
     if not found:
         return Result.INCONCLUSIVE, "", "not measured"
     counted = [one for one in found.values() if rule.counts(one)]
     mean = _geometric_mean(counted)
-    observed = _observed(found, mean, len(counted))
+    observed = _observed(found, mean, len(counted), points)
     if worse := {place: why for place, one in found.items() if (why := rule.worse(one))}:
         said = [f"{_label(place)}: {worse[place]}" for place in _lowest_first(found, worse)]
         return Result.FAIL, observed, "; ".join(said)
-    if len(counted) == len(PLACES) and mean < 1.0:
+    if len(counted) == points and mean < 1.0:
         return Result.FAIL, observed, "the geometric mean is below 1.00×"
-    if reasons := list(_undecided(found, rule)):
+    if reasons := list(_undecided(found, rule, points)):
         return Result.INCONCLUSIVE, observed, "; ".join(reasons)
     return Result.PASS, observed, _passed(found, rule)
 
@@ -91,17 +101,17 @@ def _geometric_mean(counted: Iterable[Estimate]) -> float:
     return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
 
-def _observed(found: Mapping[Place, Estimate], mean: float, counted: int) -> str:
+def _observed(found: Mapping[Place, Estimate], mean: float, counted: int, points: int) -> str:
     worst = _lowest_first(found, found)[0]
     lowest = f"lowest {_single(worst, found[worst])}"
-    of = "" if counted == len(PLACES) else f" of {counted} points"
+    of = "" if counted == points else f" of {counted} points"
     return f"{lowest}, geometric mean {mean:.2f}×{of}" if counted else lowest
 
 
-def _undecided(found: Mapping[Place, Estimate], rule: Rule) -> Iterable[str]:
+def _undecided(found: Mapping[Place, Estimate], rule: Rule, points: int) -> Iterable[str]:
     """Why nothing is decided: what was not measured, and what to measure again."""
-    if len(found) < len(PLACES):
-        yield f"{len(found)} of {len(PLACES)} points measured"
+    if len(found) < points:
+        yield f"{len(found)} of {points} points measured"
     if asked := [place for place, one in found.items() if rule.asks(one)]:
         named = ", ".join(_single(place, found[place]) for place in _lowest_first(found, asked))
         yield (
@@ -115,7 +125,7 @@ def _passed(found: Mapping[Place, Estimate], rule: Rule) -> str:
     said = [f"{known} of {MINIMUM_RUNS} runs or more, no interval wholly below 1.00×"] * (known > 0)
     if few := len(found) - known:
         said.append(f"{few} of fewer, at least {1 + rule.spread:.2f}×")
-    return f"all {len(PLACES)} points: {'; '.join(said)}"
+    return f"all {len(found)} points: {'; '.join(said)}"
 
 
 def _lowest_first(found: Mapping[Place, Estimate], places: Iterable[Place]) -> list[Place]:
@@ -133,12 +143,17 @@ def _label(place: Place) -> str:
 
 
 def _ratios(claim: Claim, evidence: Evidence) -> dict[Place, Estimate]:
-    options = claim.options
-    metric = Metric("output_tok_s", "", Kind.RATIO, baseline=str(options["baseline"]))
+    options, workload = claim.options, _workload(claim)
+    name = str(options.get("metric", "output_tok_s"))
+    metric = Metric(name, "", Kind.RATIO, baseline=str(options["baseline"]))
     found: dict[Place, Estimate] = {}
-    for l_p, b in PLACES:
-        point = Point(str(options["config"]), str(options["system"]), "sharegpt", b, l_p)
+    for l_p, b in PLACES[workload]:
+        point = Point(str(options["config"]), str(options["system"]), workload, b, l_p)
         entry = evidence.source.entry(point, metric)
         if isinstance(entry, Measured):
             found[(l_p, b)] = entry.estimate
     return found
+
+
+def _workload(claim: Claim) -> str:
+    return str(claim.options.get("workload", "sharegpt"))

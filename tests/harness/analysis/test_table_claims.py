@@ -353,6 +353,33 @@ def test_a_missing_point_decides_nothing() -> None:
     assert one("ours-no-worse-fa3", cells).reason == "not measured"
 
 
+def bursts(*ttft_s: float) -> list[MadeUpCell]:
+    """Table 6's grid: a run of GraniKV for each TTFT p99, beside one of 0.1 s of SGLang with FA3;
+    it delivers 1.2 times as much.
+    """
+    cells = []
+    for l_p, b in ((l_p, b) for l_p in LADDER[:-1] for b in BS[:4]):
+        for n, late in enumerate(ttft_s):
+            for system, speed, ttft in (("sglang_fa3", 10.0, 0.1), ("granikv", 12.0, late)):
+                cell = serving(system, "synthetic", (l_p,), b, repetition=n)
+                metrics = {"output_tok_s": speed, "ttft_p99_s": ttft}
+                cells.append(MadeUpCell(cell.id, cell.config, metrics))
+    return cells
+
+
+def test_a_metric_that_is_better_when_it_is_less_has_the_claimed_system_below() -> None:
+    late = one("ours-bursts-ttft-fa3", bursts(0.12, 0.13, 0.12))
+    assert late.result is Result.FAIL
+    assert late.reason.count("0.81×, below 0.95×") == 20
+    assert one("ours-bursts-ttft-fa3", bursts(0.1, 0.09, 0.1)).result is Result.PASS
+    faster = one("ours-bursts-no-worse-fa3", bursts(0.12, 0.13, 0.12))
+    assert (faster.result, faster.reason) == (
+        Result.PASS,
+        "all 20 points: 20 of 3 runs or more, no interval wholly below 1.00×",
+    )
+    assert one("ours-bursts-no-worse-default", bursts(0.1)).reason == "not measured"
+
+
 def test_the_floor_and_the_spread_are_the_claims() -> None:
     claim = CLAIMS[NO_WORSE]
     cells = grid({(512, 8): (0.94,) * 3, (512, 32): (1.02,)})

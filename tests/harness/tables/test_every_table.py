@@ -116,9 +116,9 @@ def test_the_grids(number: int, b: int) -> None:
     assert value(number, row, "ratio_to_sglang_default") == pytest.approx(2.0)
     assert value(number, row, "tpot_p50_ms") == pytest.approx(1000 * b / speed)
     assert value(number, row, "ttft_p50_s") == 0.5
-    assert value(number, row.replace("GraniKV", "SGLang with FA3"), "output_tok_s") == pytest.approx(
-        throughput("sglang_fa3", 4096)
-    )
+    assert value(
+        number, row.replace("GraniKV", "SGLang with FA3"), "output_tok_s"
+    ) == pytest.approx(throughput("sglang_fa3", 4096))
     assert (f"4K | {b:,} | SGLang default", "ratio_to_sglang_default") not in rows(TABLES[number])
 
 
@@ -194,6 +194,16 @@ def test_table_15_is_the_counters_share() -> None:
     # 3 + 3 + 3 + 90 dense and 3 · 95 + 8 cascade of 400 steps.
     assert printed(15, "8K", "majority") == "cascade (73%)"
     assert printed(15, "16K", "dense_step_pct_b128", "paper") == "13%"
+
+
+def test_a_window_without_its_steps_has_no_time_for_one_step() -> None:
+    cell = serving("granikv", "sharegpt", (8192,), 256, profile={"kind": "kineto"})
+    metrics = {name: value for name, value in cell.metrics.items() if name != "profile_steps"}
+    table = registry.builders()[13](Sources.of((replace(cell, metrics=metrics),), ()))
+    found = rows(table, "here")
+    row = f"{paper.LLAMA_8B} | Prefix attention | GraniKV"
+    assert found[(row, "kernel_ms")]["value"] == 600
+    assert "has no step_ms_prefix_attention" in found[(row, "kernel_ms_per_step")]["missing"]
 
 
 def test_table_15_counts_the_measured_load_alone() -> None:
