@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from harness.errors import HarnessError
+from harness.files import identity
 from harness.systems.base import Hardware
 
 CPU = "cpu"
@@ -71,6 +72,14 @@ def device_name(profile: Mapping[str, Any]) -> str:
         return CPU
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all").replace(",", "-")
     return f"{profile['device']}-{visible}"
+
+
+def stored(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """The profile as cell.json keeps it: of a cost model, hundreds of measured steps, its hash."""
+    dispatch = dict(profile["dispatch"])
+    if dispatch.get("cost"):
+        dispatch["cost"] = identity(dispatch["cost"])
+    return {**profile, "dispatch": dispatch}
 
 
 def resolve(profile: Mapping[str, Any], root: Path) -> Hardware:

@@ -228,9 +228,7 @@ def _stored(config: Mapping[str, Any]) -> dict[str, Any]:
     del stored["output"], stored["rerun"]
     stored["model"].pop("path", None)
     stored["engine"].pop("python", None)
-    dispatch = stored["hardware"]["dispatch"]
-    if dispatch.get("cost"):  # hundreds of measured steps: the profile holds them
-        dispatch["cost"] = identity(dispatch["cost"])
+    stored["hardware"] = machine.stored(stored["hardware"])
     for key in ("sharegpt_file", "tokenizer", "trace_file"):
         if stored["workload"].get(key):
             stored["workload"][key] = "given"

@@ -2,8 +2,8 @@
 
 The time of every single token is nine tenths of a cell and is left out, and so are the hashes of
 the outputs. What needs them (`NEEDS_TOKENS`) stands in cell.json as it was measured; every other
-metric follows from the shipped requests, which `recomputed` shows. Of the radix tree, all slabs and
-all shared nodes stay, and a few of the many requests' own.
+metric follows from the shipped requests, which `recomputed` shows. The radix tree stays as it was
+at the time that is drawn: all slabs and all shared nodes, and a few of the many requests' own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import pandas as pd
 
 from harness import metrics, store
+from harness.analysis.cells import server_state
 from harness.errors import HarnessError
 from harness.store import Cell
 
@@ -27,6 +28,9 @@ NEEDS_TOKENS = frozenset({"itl_p50_ms", "itl_p90_ms", "itl_p99_ms", "output_tok_
 OWN_BRANCHES = 32
 """Branches without a slab and without a fork that are kept, each of one request as a rule;
 `tree_nodes` says how many nodes there were."""
+SNAPSHOT = ("live_requests", "pools", "tree", "tree_nodes")
+"""What is kept of the state while requests were in flight: its configuration is the one after the
+load, and its counters go beyond what was measured."""
 WRITTEN = ("schema_version", "requests_sha256", "frames_sha256")
 """What `store.write` adds to a record of its own."""
 
@@ -53,7 +57,7 @@ def _put(cell: Cell, root: Path, target: Path, there: Cell | None) -> Cell:
     if there is not None:
         shutil.rmtree(there.directory)
     texts = {path.name: path.read_text("utf-8") for path in cell.directory.glob("*.txt")}
-    shipped = {**record, "server": _pruned(record["server"]), "token_times": "left out"}
+    shipped = {**record, "server": _pruned(cell), "token_times": "left out"}
     return store.write(target, shipped, without_token_times(log), texts, known)
 
 
@@ -67,13 +71,17 @@ def _copy_log(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
 
 
-def _pruned(server: Mapping[str, Any]) -> dict[str, Any]:
-    states = {name: server.get(name) for name in ("state", "layout")}
-    return dict(server) | {
-        name: state | {"tree": _few_branches(state["tree"])}
-        for name, state in states.items()
-        if state and "tree" in state
-    }
+def _pruned(cell: Cell) -> dict[str, Any]:
+    """What is told of the server, with the one tree that is drawn."""
+    server, shown = dict(cell.record["server"]), server_state(cell)
+    if cell.layout:
+        server["layout"] = {name: cell.layout[name] for name in SNAPSHOT if name in cell.layout}
+    for name, state in (("state", cell.state), ("layout", cell.layout)):
+        if state and "tree" in state:
+            rest = {key: value for key, value in server[name].items() if key != "tree"}
+            tree = {"tree": _few_branches(state["tree"])} if state is shown else {}
+            server[name] = rest | tree
+    return server
 
 
 def _few_branches(tree: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -98,11 +106,8 @@ def _few_branches(tree: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def without_token_times(log: pd.DataFrame) -> pd.DataFrame:
     """A log that keeps the first chunk of each reply alone, and no hash of the output."""
-    return log.assign(
-        chunk_s=log["chunk_s"].map(lambda times: list(times[:1])),
-        chunk_tokens=log["chunk_tokens"].map(lambda counts: list(counts[:1])),
-        output_sha256="",
-    )
+    first = log["chunk_tokens"].map(lambda counts: list(counts[:1]))
+    return log.assign(chunk_tokens=first).drop(columns=list(store.LEFT_OUT))
 
 
 def recomputed(cell: Cell) -> dict[str, tuple[float, float]]:

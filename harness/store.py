@@ -14,7 +14,7 @@ import logging
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,8 +24,9 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
+from harness import parquet
 from harness.errors import HarnessError
-from harness.files import write_bytes, write_json
+from harness.files import write_bytes, write_record
 from harness.servers import scrub
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,11 @@ REQUEST_COLUMNS: dict[str, str] = {
     "chunk_s": "object",  # arrival time of each streamed chunk
     "chunk_tokens": "object",  # tokens in it
 }
-"""Columns of `requests.parquet`. Times are seconds since the start of the load, NaN for never."""
+"""Columns of a request log. Times are seconds since the start of the load in whole nanoseconds, NaN
+for never. `requests.parquet` has the times in ns (`harness.parquet`)."""
+LEFT_OUT = ("output_sha256", "chunk_s")
+"""Columns that a log without token times is stored without: of its chunks only each first is known,
+which came when the first token did."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +97,7 @@ class Cell:
     @cached_property
     def requests(self) -> pd.DataFrame:
         """One row a request (REQUEST_COLUMNS). Raises HarnessError if the file is another's."""
-        return self._table("requests", self.record["requests_sha256"])
+        return completed(self._table("requests", self.record["requests_sha256"]))
 
     def frame(self, name: str) -> pd.DataFrame | None:
         """A further table that was stored with the cell (`write`), or None. Raises HarnessError."""
@@ -107,7 +112,7 @@ class Cell:
             raise HarnessError(f"cell {self.id} has no {path.name}: {error.strerror}") from None
         if hashlib.sha256(data).hexdigest() != sha256:
             raise HarnessError(f"cell {self.id}: {path.name} was changed; measure it again")
-        return pd.read_parquet(path)
+        return parquet.decode(data)
 
     @property
     def system(self) -> str:
@@ -139,7 +144,8 @@ def read(directory: Path) -> Cell | None:
     if record is None or record.get("schema_version") != SCHEMA_VERSION:
         return None
     try:
-        return _cell(record, directory)
+        unpacked = {**record, "server": _with_trees(record["server"], _nodes)}
+        return _cell(unpacked, directory)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(directory, f"{type(error).__name__} {error}") from None
 
@@ -240,9 +246,22 @@ def claim(root: Path, cell_id: str) -> Iterator[None]:
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """A request log with REQUEST_COLUMNS and their types."""
-    log = pd.DataFrame(list(rows), columns=list(REQUEST_COLUMNS))
-    return log.astype(REQUEST_COLUMNS)
+    """A request log with REQUEST_COLUMNS and their types, its times as they are stored."""
+    log = pd.DataFrame(list(rows), columns=list(REQUEST_COLUMNS)).astype(REQUEST_COLUMNS)
+    for name in parquet.TIMES & (set(REQUEST_COLUMNS) - {"chunk_s"}):
+        log[name] = parquet.whole_ns(log[name])
+    log["chunk_s"] = log["chunk_s"].map(lambda times: list(parquet.whole_ns(times)))
+    return log
+
+
+def completed(log: pd.DataFrame) -> pd.DataFrame:
+    """A log with all REQUEST_COLUMNS, those that were left out too (LEFT_OUT)."""
+    if not set(LEFT_OUT).isdisjoint(log.columns):
+        return log
+    chunks = zip(log["first_token_s"], log["chunk_tokens"], strict=True)
+    first = [[at] * len(counts) for at, counts in chunks]
+    whole = log.assign(output_sha256="", chunk_s=pd.Series(first, index=log.index, dtype="object"))
+    return whole[list(REQUEST_COLUMNS)]
 
 
 def write(
@@ -268,6 +287,7 @@ def write(
             **record,
             "config": _public(record["config"]),
             "reasons": [scrub.scrub(reason) for reason in record["reasons"]],
+            "server": _with_trees(record["server"], _columns),
             "schema_version": SCHEMA_VERSION,
             "requests_sha256": _write_table(beside, "requests", log),
             "frames_sha256": {
@@ -276,7 +296,7 @@ def write(
         }
         for name, text in (texts or {}).items():
             (beside / name).write_text(scrub.scrub(text), encoding="utf-8")
-        write_json(beside / "cell.json", full)
+        write_record(beside / "cell.json", full)
         beside.chmod(0o755)
         _set_aside(root, target)
         beside.replace(target)
@@ -299,6 +319,26 @@ def _public(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "engine": engine} if engine else dict(config)
 
 
+def _with_trees(server: Mapping[str, Any], convert: Callable[[Any], Any]) -> dict[str, Any]:
+    """What is told of a server, the trees in its states converted."""
+    states = {name: server.get(name) for name in ("state", "layout")}
+    return dict(server) | {
+        name: state | {"tree": convert(state["tree"])}
+        for name, state in states.items()
+        if state and "tree" in state
+    }
+
+
+def _columns(tree: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """A tree's nodes as cell.json has them: one list for each of their keys."""
+    return {name: [node[name] for node in tree] for name in (tree[0] if tree else ())}
+
+
+def _nodes(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    rows = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, values, strict=True)) for values in rows]
+
+
 def keep_log(root: Path, name: str, text: str) -> str:
     """Keep a server's log for all cells that it served; its path below `runs`.
 
@@ -316,9 +356,9 @@ def keep_log(root: Path, name: str, text: str) -> str:
 
 def _write_table(directory: Path, name: str, table: pd.DataFrame) -> str:
     """Write a table; the SHA-256 of its file."""
-    path = directory / f"{name}.parquet"
-    table.to_parquet(path, compression="zstd", index=False)
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    data = parquet.encode(table)
+    (directory / f"{name}.parquet").write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
 
 
 def _set_aside(root: Path, target: Path) -> None:

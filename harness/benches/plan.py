@@ -78,6 +78,7 @@ def _stored(config: Mapping[str, Any]) -> dict[str, Any]:
     kept = profiles.kept(config)
     stored = {name: copy.deepcopy(kept[name]) for name in STORED if name in kept}
     stored["model"].pop("path", None)
+    stored["hardware"] = machine.stored(stored["hardware"])
     return stored
 
 

@@ -10,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
-from harness import cache
+from harness import cache, parquet
 from harness.cell import _warm_up_requests, measure
 from harness.errors import HarnessError
 from harness.plan import plan
@@ -294,7 +293,7 @@ def test_a_disk_that_fills_harms_no_other_cell(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(pd.DataFrame, "to_parquet", no_space)
+        broken.setattr(parquet, "encode", no_space)
         with pytest.raises(HarnessError, match=r"cell \w+ not stored: No space left on device"):
             measure(full)
     assert measure(after).valid

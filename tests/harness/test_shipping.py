@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from harness import metrics, paper, shipping, store
 from harness.__main__ import main
+from harness.analysis.cells import POOL_NUMBERS, server_state
 from harness.errors import HarnessError
 from harness.reproduce import plan_all
 from harness.telemetry.window import mean_clock_mhz
@@ -45,7 +45,7 @@ def test_a_shipped_cell_says_what_it_said_and_its_requests_say_the_same(tmp_path
 def test_what_needs_every_token_is_not_made_up(tmp_path: Path) -> None:
     """A log without token times gives none of these metrics, and no other one is lost."""
     cell = write(tmp_path)
-    again = metrics.compute(shipping.without_token_times(cell.requests))
+    again = metrics.compute(store.completed(shipping.without_token_times(cell.requests)))
     known = {name for name, value in cell.metrics.items() if np.isfinite(value)}
     lost = {name for name in known if not np.isfinite(again[name])}
     assert lost == shipping.NEEDS_TOKENS
@@ -85,13 +85,39 @@ def test_slabs_and_forks_stay_and_a_few_of_the_other_branches(tmp_path: Path) ->
     prompts = [node(10 + i, 2, 1) for i in range(300)]
     outputs = [node(1000 + i, 10 + i, 0, base=7 if i == 299 else None) for i in range(300)]
     tree = [node(1, None, 1, base=1), node(2, 1, 300), *prompts, *outputs]
-    write(tmp_path / "a", server={"state": {"tree": tree, "tree_nodes": 602}, "layout": None})
+    state = {"tree": tree, "tree_nodes": 602, "pools": dict.fromkeys(POOL_NUMBERS, 0)}
+    write(tmp_path / "a", server={"state": state, "layout": None})
     (shipped,) = shipping.ship([tmp_path / "a"], tmp_path / "b")
     assert shipped.state is not None
     kept = [one["id"] for one in shipped.state["tree"]]
     some = range(shipping.OWN_BRANCHES)
     assert kept == [1, 2, *(10 + i for i in some), 309, *(1000 + i for i in some), 1299]
     assert shipped.state["tree_nodes"] == 602
+
+
+def test_the_tree_that_is_drawn_stays_alone(tmp_path: Path) -> None:
+    pools = dict.fromkeys(sorted(POOL_NUMBERS), 0)
+    node = {"id": 1, "parent": None, "children": 0, "base": 1, "readers": 0}
+    state = {"counters": {"steps": 3}, "pools": pools, "tree": [node], "tree_nodes": 1}
+    flying = state | {"counters": {"steps": 5}, "tree": [node | {"readers": 2}]}
+    cell = write(tmp_path / "a", server={"state": state, "layout": flying})
+    (shipped,) = shipping.ship([tmp_path / "a"], tmp_path / "b")
+    assert shipped.state == {"counters": {"steps": 3}, "pools": pools, "tree_nodes": 1}
+    assert shipped.layout == {"pools": pools, "tree": [node | {"readers": 2}], "tree_nodes": 1}
+    assert server_state(cell) == flying
+    assert server_state(shipped) is shipped.layout
+
+
+def test_a_log_without_token_times_says_when_its_first_chunks_came(tmp_path: Path) -> None:
+    cell = write(tmp_path / "a")
+    (shipped,) = shipping.ship([tmp_path / "a"], tmp_path / "b")
+    assert list(shipped.requests) == list(store.REQUEST_COLUMNS)
+    assert shipped.requests["chunk_s"].map(list).tolist() == [
+        [times[0]] for times in cell.requests["chunk_s"]
+    ]
+    assert shipping.without_token_times(shipped.requests).equals(
+        shipping.without_token_times(cell.requests)
+    )
 
 
 def test_a_changed_table_is_not_shipped(tmp_path: Path) -> None:
@@ -134,9 +160,9 @@ def test_every_shipped_number_follows_from_its_requests() -> None:
 @pytest.mark.skipif(not SHIPPED, reason="no cell is shipped yet")
 def test_every_shipped_clock_follows_from_its_telemetry() -> None:
     read = {
-        cell.id: (cell.metrics["sm_clock_mean_mhz"], mean_clock_mhz(pd.read_parquet(rows)))
+        cell.id: (cell.metrics["sm_clock_mean_mhz"], mean_clock_mhz(rows))
         for cell in SHIPPED
-        if (rows := cell.directory / "telemetry.parquet").exists()
+        if (rows := cell.frame("telemetry")) is not None
     }
     assert len(read) > 100
     assert {name: pair for name, pair in read.items() if pair[0] != pair[1]} == {}

@@ -51,6 +51,26 @@ def test_a_cell_comes_back_as_it_was_written(tmp_path: Path, log: pd.DataFrame) 
     assert [list(chunk) for chunk in read["chunk_tokens"]] == [[1, 1], [1, 3]]
 
 
+def test_times_are_those_that_are_stored(tmp_path: Path) -> None:
+    """Metrics are computed from the log that was measured, and again from the stored one."""
+    log = store.frame([request(i, [1 + i / 7, 2 + i / 3]) for i in range(9)])
+    assert log["first_token_s"][1] == 1.142857143
+    pd.testing.assert_series_equal(
+        store.write(tmp_path, record(), log).requests["last_token_s"], log["last_token_s"]
+    )
+
+
+def test_a_trees_keys_stand_in_cell_json_once(tmp_path: Path, log: pd.DataFrame) -> None:
+    tree = [{"id": i, "parent": i - 1 or None, "base": None} for i in range(1, 9)]
+    known = record(server={"state": {"tree": tree}, "layout": {"tree": []}})
+    cell = store.write(tmp_path, known, log)
+    assert (cell.state, cell.layout) == ({"tree": tree}, {"tree": []})
+    assert cell.record["server"]["state"] is cell.state
+    lines = (cell.directory / "cell.json").read_text().splitlines()
+    (server,) = (line for line in lines if line.startswith('"server":'))
+    assert server.count('"parent"') == 1
+
+
 def test_nothing_that_names_this_machine_is_stored(tmp_path: Path, log: pd.DataFrame) -> None:
     engine = {"arguments": ["--api-key", "S3cr3t"], "environment": {"X": "/home/alice/y"}}
     known = record(valid=False, reasons=["no /home/alice/model"])
@@ -77,7 +97,7 @@ def test_an_empty_log_is_stored(tmp_path: Path) -> None:
     assert (cell.directory / "traceback.txt").read_text() == "why"
 
 
-@pytest.mark.parametrize("broken", ["to_parquet", "write_json", "replace"])
+@pytest.mark.parametrize("broken", ["write_bytes", "write_record", "replace"])
 def test_a_full_disk_leaves_nothing_and_harms_no_other_cell(
     tmp_path: Path, log: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
@@ -86,12 +106,7 @@ def test_a_full_disk_leaves_nothing_and_harms_no_other_cell(
     def full(*args: Any, **kwargs: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    if broken == "to_parquet":
-        monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
-    elif broken == "write_json":
-        monkeypatch.setattr(store, "write_json", full)
-    else:
-        monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(store if broken == "write_record" else Path, broken, full)
     with pytest.raises(HarnessError, match="cell abc not stored: No space left on device"):
         store.write(tmp_path, record(), log)
     monkeypatch.undo()
@@ -106,7 +121,7 @@ from harness import store
 from harness.errors import HarnessError
 from tests.harness.test_store import record, request
 log = store.frame([request(i, [1.0 + t / 7 for t in range(2000)]) for i in range(20)])
-resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
 try:
     store.write(Path(sys.argv[1]), record(), log)
 except HarnessError as error:

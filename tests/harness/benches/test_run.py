@@ -53,6 +53,7 @@ def test_what_a_cell_says_of_itself(measure: Measure, tmp_path: Path) -> None:
     assert cell.record["bench"]["record"] == record("paged unshared")
     assert cell.metrics == {"kernel_wall_s": 500e-6, "relative_error": 2e-3}
     assert cell.requests.empty
+    assert isinstance(cell.config["hardware"]["dispatch"]["cost"], str)  # its hash
     assert str(tmp_path) not in (cell.directory / "cell.json").read_text()
     again = command(cell.config)
     assert again == (
