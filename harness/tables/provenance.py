@@ -29,6 +29,7 @@ def notes(
         streaming(source, points),
         sides.prefill(source, both),
         sides.apart(source, ratios),
+        sides.joined(source, ratios),
         clocks.note(source, both),
         _brief(source, points),
         _left_out(source, points),

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import TypeAlias
 
 from harness.analysis import rounds
-from harness.analysis.cells import CellLike, prefill_backend, revision, standing
+from harness.analysis.cells import KERNEL, CellLike, prefill_backend, revision, standing
 from harness.tables import places
 from harness.tables.entries import Measured
 from harness.tables.labels import system_label
@@ -83,6 +83,37 @@ def apart(source: CellSource, ratios: Sequence[Ratio]) -> str:
         "on one server of each side"
         + (f", but of {' and '.join(own)} runs of several revisions." if own else ".")
     )
+
+
+def joined(source: CellSource, ratios: Sequence[Ratio]) -> str:
+    """Which ratios are computed of kernels, traces and rates that were measured apart.
+
+    Empty of none. Such a ratio has more than two sides; of GPU cells.
+    """
+    said: dict[str, list[str]] = {}
+    for point, number in ratios:
+        entry = number.entry(source, point)
+        if isinstance(number, Metric) or not isinstance(entry, Measured):
+            continue
+        found = [_why(pair) for pair in combinations(_of_each_kind(source.named(entry.cells)), 2)]
+        if why := [reason for reason in found if reason]:
+            said.setdefault(number.title, []).extend(why)
+    if source.functional or not said:
+        return ""
+    reasons = dict.fromkeys(reason for found in said.values() for reason in found)
+    return (
+        f"{source.heading}: {', '.join(said)}: of kernels, traces and rates measured apart "
+        f"({' or '.join(reasons)}, perhaps another GPU)."
+    )
+
+
+def _of_each_kind(cells: Sequence[CellLike]) -> list[list[CellLike]]:
+    """Kernels, traced cells and rates."""
+    kinds: dict[tuple[bool, str], list[CellLike]] = {}
+    for cell in cells:
+        at = standing(cell)
+        kinds.setdefault((at.kind == KERNEL, at.probe), []).append(cell)
+    return list(kinds.values())
 
 
 def _told(kinds: Mapping[str, Mapping[Point, int]]) -> list[str]:

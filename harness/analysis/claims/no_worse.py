@@ -134,7 +134,12 @@ def _lowest_first(found: Mapping[Place, Estimate], places: Iterable[Place]) -> l
 
 def _single(place: Place, one: Estimate) -> str:
     runs = "one run" if one.runs == 1 else f"{one.runs} runs"
-    return f"{one.value:.2f}× at {_label(place)} ({runs})"
+    return f"{_times(one.value)} at {_label(place)} ({runs})"
+
+
+def _times(value: float) -> str:
+    """With a third decimal where two would say that what is below 1.00 is not."""
+    return f"{value:.2f}×" if value >= 1.0 or value < 0.995 else f"{value:.3f}×"
 
 
 def _label(place: Place) -> str:

@@ -305,6 +305,11 @@ def test_points_to_measure_again_are_named_the_lowest_first() -> None:
     )
 
 
+def test_what_is_below_one_is_never_rounded_to_one() -> None:
+    verdict = one(NO_WORSE, grid({(512, 8): (0.996,), (512, 32): (0.996, 0.996, 0.999)}))
+    assert verdict.observed.startswith("lowest 0.996× at L_p = 512, B = 8 (one run)")
+
+
 def test_one_run_above_the_spread_is_not_worse() -> None:
     verdict = one(NO_WORSE, grid(everywhere(1.11) | {(512, 8): (0.99, 1.0, 1.01)}))
     assert verdict.result is Result.PASS

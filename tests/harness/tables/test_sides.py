@@ -112,6 +112,19 @@ def test_the_dispatcher_and_its_child_are_told_apart_too() -> None:
     assert notes(16, cells, "apart") == [f"GraniKV to GraniKV forced dense{APART}"]
 
 
+def test_a_law_joins_kernels_traces_and_rates_of_several_leases() -> None:
+    traced = measured("sglang_default", 16384, commit="b", profile={"kind": "kineto"})
+    rates = [measured(system, 16384) for system in ("granikv", "sglang_default")]
+    said = "measured apart (another revision, perhaps another GPU)."
+    assert notes(22, [traced, *rates], "apart") == [f"s_eff: of kernels, traces and rates {said}"]
+    assert notes(22, [replace(traced, record=rates[0].record), *rates], "apart") == []
+    slab, pages = kernel("HOT", "shared"), kernel("paged", "unshared")
+    own = [replace(cell, record=measured("granikv", commit="c").record) for cell in (slab, pages)]
+    assert notes(22, [traced, *own], "apart") == [
+        f"S (s), S (+β, γ): of kernels, traces and rates {said}"
+    ]
+
+
 def test_a_cell_that_says_nothing_of_it_is_not_apart() -> None:
     cells = [serving(system, "sharegpt", (8192,), 256) for system in BASELINES]
     assert notes(3, cells, "apart") == notes(3, cells, "prefill by") == []
