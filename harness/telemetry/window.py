@@ -23,8 +23,8 @@ COLUMNS = {
     "name": "object",
     "value": "float64",
 }
-"""Columns of `telemetry.parquet`, one row a reading. t_s: as in `requests.parquet`. rank: of the
-server's process, and of its GPU."""
+"""Columns of a cell's telemetry, one row a reading. t_s: as in its requests, in `telemetry.parquet`
+whole ns too. rank: of the server's process, and of its GPU."""
 
 NAN = float("nan")
 
