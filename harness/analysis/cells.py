@@ -88,7 +88,8 @@ class Standing:
     says nothing about speed. hot_fraction: f_p, and page_size: COLD's, in tokens, where the system
     has them. kv_budget: `paper`, `full` or a number of tokens. probe: the profiler that was
     attached (empty: none), whose cost keeps such a cell out of the tables of speed. layout, read,
-    backend: of a kernel cell. deviations: how many storage choices are not the paper's.
+    backend: of a kernel cell. admission: which prefixes become slabs, where the system has any.
+    trace: of recorded traffic, its name. deviations: how many storage choices are not the paper's.
     stream_interval: output tokens that a streamed event holds.
     """
 
@@ -111,6 +112,8 @@ class Standing:
     layout: str = ""
     read: str = ""
     backend: str = ""
+    admission: str | None = None
+    trace: str = ""
     deviations: int = 0
     stream_interval: int = 1
 
@@ -224,6 +227,8 @@ def standing(cell: CellLike) -> Standing:
         layout=layout,
         read=str(workload.get("read", "shared" if layout == "HOT" else "unshared")),
         backend=str(workload.get("backend", "dense")),
+        admission=str(_group(config, "storage").get("admission", "eager")) if stores else None,
+        trace=str(workload.get("trace") or ""),
         deviations=_deviations(config, page_size) if stores else 0,
         stream_interval=_stream_interval(config),
     )

@@ -26,7 +26,7 @@ class Comparison:
     """A comparison table before any cell is known.
 
     labels: label columns. command: measures the missing cells. notes: said whatever the sources
-    are.
+    are. printed: whether the paper has this table.
     """
 
     number: int
@@ -36,10 +36,15 @@ class Comparison:
     rows: Sequence[Row]
     command: str
     notes: Sequence[str] = ()
+    printed: bool = True
 
     def build(self, sources: Sources) -> Table:
         """Fill in every source. A CPU source has no ratio columns: it is no measure of speed."""
-        every = sources.all(self.number, self.command)
+        every: Sequence[Source] = (
+            sources.all(self.number, self.command)
+            if self.printed
+            else sources.measured(self.command)
+        )
         shown = [(source, metric) for source in every for metric in self._shown(source)]
         columns = [*self.labels]
         columns += [

@@ -25,7 +25,8 @@ PLAIN: dict[str, Trait] = {"probe": ""}
 class Point:
     """One row's place: what was served by which system, in the paper's terms.
 
-    l_p: the paper's prefix length in tokens, None where the prefixes differ in length. traits:
+    l_p: the paper's prefix length in tokens, None where the prefixes differ in length. b: None, and
+    k: 0, of recorded traffic, which comes at its own times. traits:
     further attributes of a cell's `Standing` that must be equal; f_p and page size are asked of
     systems with storage only, and a CPU cell, whose memory is scaled, stands for the paper's KV
     budget. case: the `case` of the paper's number in `results/paper/`; None: not asked.
@@ -34,7 +35,7 @@ class Point:
     config: str
     system: str
     workload: str
-    b: int
+    b: int | None
     l_p: int | None = None
     k: int = 1
     traits: tuple[tuple[str, Trait], ...] = ()
@@ -47,10 +48,12 @@ class Point:
         if not self._lengths_match(at) or not self._traits_match(at):
             return False
         if at.functional:
-            return self.config == STAND_IN and self.b == (at.paper_b or HEADLINE_B)
+            return self.config == STAND_IN and self.b in (None, at.paper_b or HEADLINE_B)
         return at.model == self.config and at.b == self.b
 
     def _lengths_match(self, at: Standing) -> bool:
+        if self.k == 0:
+            return True
         return at.unequal if self.l_p is None else at.paper_lengths == (self.l_p,) * self.k
 
     def _traits_match(self, at: Standing) -> bool:

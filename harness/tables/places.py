@@ -14,12 +14,29 @@ NEIGHBOURS = 3
 
 Value: TypeAlias = Trait | None
 Axis: TypeAlias = tuple[str, Callable[[Point], Value]]
+LOAD = "load"
+WORDS = {
+    "negative_control": "prompts of their own",
+    "toolagent": "the tool-agent trace",
+    "conversation": "the conversation trace",
+}
+
+
+def _load(point: Point) -> str:
+    """What is served, in words: several prefixes by their number."""
+    if point.k > 1:
+        return f"{point.k} prefixes"
+    name = str(dict(point.traits).get("trace") or point.workload)
+    return WORDS.get(name, name)
+
+
 AXES: tuple[Axis, ...] = (
     ("L_p", lambda point: point.l_p),
-    ("k", lambda point: point.k),
+    ("k", lambda point: point.k or None),
     ("B", lambda point: point.b),
     ("model", lambda point: point.config),
     ("KV budget", lambda point: dict(point.traits).get("kv_budget")),
+    (LOAD, _load),
 )
 """What can tell rows of different kinds apart; None where a row has no such value."""
 
@@ -56,7 +73,8 @@ def _listed(name: str, values: Sequence[Value], every: Sequence[Value]) -> str:
     parts: list[str] = []
     for _, members in groupby(enumerate(at), key=lambda pair: pair[1] - pair[0]):
         labels = [_label(name, every[index]) for _, index in members]
-        parts += [f"{labels[0]} to {labels[-1]}"] if len(labels) >= NEIGHBOURS else labels
+        in_a_row = len(labels) >= NEIGHBOURS and name != LOAD
+        parts += [f"{labels[0]} to {labels[-1]}"] if in_a_row else labels
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
 

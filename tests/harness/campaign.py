@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.harness.analysis.made_up import H200, MadeUpCell, pools, tree_node
@@ -226,6 +227,7 @@ def _cells() -> Iterator[MadeUpCell]:
     yield from _ablations()
     yield from _multi_prefix()
     yield from _envelope()
+    yield from _beyond()
     for layout in ("HOT", "paged"):
         for read in ("shared", "unshared"):
             yield kernel(layout, read)
@@ -258,6 +260,24 @@ def _multi_prefix() -> Iterator[MadeUpCell]:
                 yield serving(system, "multi_prefix", lengths, 256, k=len(lengths), budget=budget)
             for k in (1, 4, 16, 64):
                 yield serving(system, "multi_prefix", (8192,), 256, k=k, budget=budget)
+
+
+def _beyond() -> Iterator[MadeUpCell]:
+    on_share = {"hot_fraction": 0.2, "admission": "on_share", "eviction": "lru"}
+    for system in (*BASELINES, "sglang_fa3", "cascade_on_granikv"):
+        yield serving(system, "negative_control", (4096,), 256)
+    yield serving("granikv", "negative_control", (4096,), 256, storage=on_share)
+    for lengths in (K4, K8):
+        yield serving("granikv", "multi_prefix", lengths, 256, k=len(lengths), storage=on_share)
+    for trace in ("toolagent", "conversation"):
+        replayed: dict[str, Any] = {"workload": {"kind": "trace", "trace": trace}}
+        replayed["load"] = {"kind": "replay"}
+        replays = [
+            serving(system, "trace", (4096,), 0, **replayed)
+            for system in ("sglang_default", "sglang_fa3", "granikv")
+        ]
+        replays.append(serving("granikv", "trace", (4096,), 0, storage=on_share, **replayed))
+        yield from (replace(cell, id=f"{cell.id}-{trace}") for cell in replays)
 
 
 def _envelope() -> Iterator[MadeUpCell]:

@@ -112,6 +112,19 @@ def test_the_dispatcher_and_its_child_are_told_apart_too() -> None:
     assert notes(16, cells, "apart") == [f"GraniKV to GraniKV forced dense{APART}"]
 
 
+def test_loads_of_several_kinds_are_told_by_name() -> None:
+    four: dict[str, Any] = {"kind": "multi_prefix", "lengths": K4, "k": 4}
+    replayed: dict[str, Any] = {"workload": {"kind": "trace", "trace": "toolagent"}}
+    loads = ({"kind": "negative_control", "l_p": 4096}, four, replayed | {"load": {}})
+    cells = [
+        measured(system, commit=system * (load is not four), **load)
+        for load in loads
+        for system in ("granikv", "sglang_default")
+    ]
+    said = "GraniKV to SGLang default at load = prompts of their own and the tool-agent trace"
+    assert notes(25, cells, "apart") == [said + APART]
+
+
 def test_a_law_joins_kernels_traces_and_rates_of_several_leases() -> None:
     traced = measured("sglang_default", 16384, commit="b", profile={"kind": "kineto"})
     rates = [measured(system, 16384) for system in ("granikv", "sglang_default")]
