@@ -12,7 +12,7 @@ from harness.figures import style
 from harness.figures.drawing import Drawing, conditions
 from harness.tables import sides, table22
 from harness.tables.comparison import Row
-from harness.tables.entries import Entry, Measured, Printed
+from harness.tables.entries import Entry, Kind, Measured, Printed
 from harness.tables.metrics import TO_DEFAULT
 from harness.tables.numbers import Number
 from harness.tables.printed import PaperSource
@@ -139,7 +139,13 @@ def draw(sources: Sources) -> Drawing:
     shown = [source for source in gpus if found[source.heading]]
     ratios = [(row.point, TO_DEFAULT) for row in table22.TABLE.rows]
     points = [*(point for point, _ in ratios), *sides.baselines(ratios)]
-    said = conditions(shown, points, ratios)
+    laws = [
+        (row.point, law)
+        for row in table22.TABLE.rows
+        for law in table22.TABLE.metrics
+        if law.kind is Kind.RATIO
+    ]
+    said = conditions(shown, points, laws)
     return Drawing(figure, _caption(bool(measured)) + said)
 
 

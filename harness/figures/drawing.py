@@ -44,7 +44,7 @@ def whiskers(estimates: Sequence[Estimate]) -> NDArray[np.float64]:
 def conditions(
     sources: Iterable[CellSource], points: Sequence[Point], ratios: Sequence[Ratio] = ()
 ) -> str:
-    """What tables say of how these points' cells streamed and prefilled and of a ratio's two sides.
+    """What tables say of how these points' cells streamed and prefilled and of a ratio's sides.
 
     Stands behind a caption: each sentence with a blank before it.
     """
@@ -55,6 +55,7 @@ def conditions(
             provenance.streaming(source, points),
             sides.prefill(source, points),
             sides.apart(source, ratios),
+            sides.joined(source, ratios),
         )
     ]
     return "".join(f" {sentence}" for sentence in said if sentence)

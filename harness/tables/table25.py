@@ -71,7 +71,7 @@ TABLE = Comparison(
         Metric("hit_rate", "Hit rate", Kind.FRACTION),
     ),
     rows=_rows(),
-    command="python -m harness -m experiment=negative_control (and experiment=h200_6_beyond)",
+    command="python -m harness -m experiment=h200_6_beyond (and negative_control, table21)",
     notes=(
         f"Prompts of their own are as long as ShareGPT's behind {L_P:,} tokens: none may gain.",
         "Traces are 500 requests of Mooncake's, replayed at their own times: where a server keeps "

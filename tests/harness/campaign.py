@@ -114,7 +114,7 @@ def made_up(config: Mapping[str, Any]) -> MadeUpCell:
         like = kernel(workload["layout"], workload["read"], system=system)
         del stored["load"]
         return MadeUpCell(name, stored, dict(like.metrics))
-    lengths = workload.get("prefix_lengths") or [workload["prefix_length"]]
+    lengths = workload.get("prefix_lengths") or [workload.get("prefix_length", 4096)]
     b = config["load"].get("permits") or workload["requests"]
     return MadeUpCell(
         name,

@@ -51,6 +51,10 @@ def test_an_experiment_fills_its_table(number: int) -> None:
     assert dashes(table, model) == []
 
 
+def test_three_experiments_fill_the_table_beyond_the_paper() -> None:
+    assert dashes(built(25, "h200_6_beyond", "negative_control", "table21")) == []
+
+
 @pytest.mark.parametrize("model", ["qwen25_14b", "qwen25_32b"])
 def test_table_3_takes_the_papers_other_models(model: str) -> None:
     overrides = config.sweep(["experiment=table03", "hardware=h200", f"model={model}"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -54,6 +56,15 @@ def test_measured_terms_stand_below() -> None:
     assert at(gains, "predicted, Eq. 4")[3] == pytest.approx(1 / 0.46)
     assert any("6.0×" in text for text in texts(gains))
     assert "this project's cells" in shown.caption
+
+
+def test_it_says_that_its_terms_are_of_several_leases() -> None:
+    commits = ("a", "b", "b", "c", "c")
+    cells = [
+        replace(cell, record={"environment": {"revision": {"commit": commit}}})
+        for cell, commit in zip(CELLS, commits, strict=True)
+    ]
+    assert "S (s), S (+β, γ), s_eff: of kernels, traces" in drawing("bridge", shipped=cells).caption
 
 
 def test_without_traced_cells_it_says_so() -> None:
