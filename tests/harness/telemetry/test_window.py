@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -45,7 +46,7 @@ def samples(
 
 def log(*requests: tuple[float, float, int, bool]) -> pd.DataFrame:
     """A request log: sent, last token, output tokens, ok."""
-    defaults = dict.fromkeys(request_log([]).columns, 0)
+    defaults: dict[str, Any] = dict.fromkeys(request_log([]).columns, 0) | {"chunk_s": []}
     rows = [
         defaults | {"sent_s": sent, "last_token_s": last, "output_tokens": tokens, "ok": ok}
         for sent, last, tokens, ok in requests
