@@ -8,25 +8,12 @@ one token's K and V over all layers; no tensor is touched here.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-
-class Range(NamedTuple):
-    """The slots [base, base + length)."""
-
-    base: int
-    length: int
-
-    @property
-    def end(self) -> int:
-        """The slot after the last one."""
-        return self.base + self.length
-
-    def __str__(self) -> str:
-        return f"[{self.base}, {self.end})"
+from granikv.ranges import Range, RangeSet
 
 
 class PoolError(ValueError):
@@ -80,8 +67,8 @@ class HotPool:
         self.start = start
         self.size = size
         self.page_size = page_size
-        self._free = _RangeSet()
-        self._live = _RangeSet()
+        self._free = RangeSet()
+        self._live = RangeSet()
         self._donated: list[Range] = []
         self._donated_size = 0
         if size:
@@ -333,7 +320,7 @@ def check(hot: HotPool, cold: ColdPool, hot_live: Iterable[Range], cold_live: in
 
 
 def _check_slabs(hot: HotPool, slabs: Iterable[Range]) -> None:
-    covered = _RangeSet()
+    covered = RangeSet()
     at = hot.start
     for slab in sorted(slabs):
         if slab.length < 1 or slab.base < at or slab.end > hot.end:
@@ -350,56 +337,3 @@ def _check_slabs(hot: HotPool, slabs: Iterable[Range]) -> None:
             "the tree's slabs are not HOT's live ranges: the first that differ are "
             f"{only_tree} in the tree and {only_pool} in HOT"
         )
-
-
-class _RangeSet:
-    """Disjoint ranges sorted by address; neighbours merge as they meet. The caller checks that
-    what it adds is absent and what it removes is present."""
-
-    __slots__ = ("_bases", "_ends", "total")
-
-    def __init__(self) -> None:
-        self._bases: list[int] = []
-        self._ends: list[int] = []
-        self.total = 0
-
-    def add(self, slots: Range) -> None:
-        base, end = slots.base, slots.end
-        low = high = bisect_left(self._bases, base)
-        if low and self._ends[low - 1] == base:
-            low -= 1
-            base = self._bases[low]
-        if high < len(self._bases) and self._bases[high] == end:
-            end = self._ends[high]
-            high += 1
-        self._bases[low:high] = [base]
-        self._ends[low:high] = [end]
-        self.total += slots.length
-
-    def remove(self, slots: Range) -> None:
-        at = bisect_right(self._bases, slots.base) - 1
-        pieces = ((self._bases[at], slots.base), (slots.end, self._ends[at]))
-        kept = [(base, end) for base, end in pieces if base < end]
-        self._bases[at : at + 1] = [base for base, _ in kept]
-        self._ends[at : at + 1] = [end for _, end in kept]
-        self.total -= slots.length
-
-    def holds(self, slots: Range) -> bool:
-        at = bisect_right(self._bases, slots.base) - 1
-        return at >= 0 and slots.end <= self._ends[at]
-
-    def first_fit(self, length: int) -> int | None:
-        for base, end in zip(self._bases, self._ends, strict=True):
-            if end - base >= length:
-                return base
-        return None
-
-    def last(self) -> Range:
-        return Range(self._bases[-1], self._ends[-1] - self._bases[-1])
-
-    def end(self, default: int) -> int:
-        return self._ends[-1] if self._ends else default
-
-    def ranges(self) -> list[Range]:
-        pairs = zip(self._bases, self._ends, strict=True)
-        return [Range(base, end - base) for base, end in pairs]

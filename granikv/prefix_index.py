@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sized
 from typing import Any, NamedTuple, Protocol
 
 from granikv.admission import AdmissionPolicy, Candidate
-from granikv.pools import Range
+from granikv.ranges import Range
 
 
 class PrefixNode(Protocol):

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from granikv.pools import PoolError, Range
+from granikv.pools import PoolError
+from granikv.ranges import Range
 
 
 class SglangAllocator:

@@ -6,14 +6,16 @@ slots are poisoned with NaN at once: whoever reads one shows it in the next toke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from granikv.engine.allocator import slots_of
-from granikv.pools import Range, check
+from granikv.engine.relocation import Move, Reader
+from granikv.pools import check
 from granikv.prefix_index import Run, path_of
+from granikv.ranges import Range
 
 
 class AccountingError(AssertionError):
@@ -27,13 +29,25 @@ class Checks:
         self._tree = tree
         self._guarded: Any = None
 
-    def before_relocation(self, run: Run, source: torch.Tensor, readers: list[Any]) -> None:
-        """Every live row through the run names the run's slots, and none is missed.
+    def before_relocation(
+        self, moves: Sequence[Move], source: torch.Tensor, readers: Sequence[list[Reader]]
+    ) -> None:
+        """Every live row through a run names the run's slots, and none is missed.
+
+        Args:
+            source: the slots of all runs, one run after the other.
+            readers: those of each run.
 
         Raises:
             AccountingError: a node has another number of live readers than rows were found, or a
                 row does not hold the node's slots.
         """
+        at = 0
+        for move, read_by in zip(moves, readers, strict=True):
+            self._before(move.run, source[at : at + move.run.length], read_by)
+            at += move.run.length
+
+    def _before(self, run: Run, source: torch.Tensor, readers: list[Reader]) -> None:
         for count, placed in enumerate(run.nodes, start=1):
             found = sum(reader.nodes >= count for reader in readers)
             expected = placed.node.lock_ref - placed.node.pins

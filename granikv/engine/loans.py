@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from granikv.pools import HotPool, Range
+from granikv.pools import HotPool
+from granikv.ranges import Range
 
 Slots = NDArray[np.int64]
 

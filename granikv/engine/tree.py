@@ -26,12 +26,12 @@ from granikv.config import GraniKVConfig
 from granikv.engine.allocator import SglangAllocator
 from granikv.engine.checks import Checks
 from granikv.engine.counters import StorageCounters
-from granikv.engine.loans import reclaimable
 from granikv.engine.pins import PinBook
-from granikv.engine.relocation import copier, readers_of, repoint, run_slots
+from granikv.engine.placement import Placement
+from granikv.engine.relocation import Move, copier, readers_of, repoint
 from granikv.eviction import eviction_policy
-from granikv.pools import ColdPool, HotPool, Range, hot_size
-from granikv.prefix_index import PrefixIndex, Run
+from granikv.pools import ColdPool, HotPool, hot_size
+from granikv.prefix_index import PrefixIndex
 
 _LOANS = 16
 """HOT is lent in blocks of at least this fraction of it."""
@@ -70,6 +70,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         self.cold = None
         self.index = PrefixIndex()
         self._marked: list[tuple[RadixKey, int]] = []
+        self._placed: list[Move] = []
         self._tick = 0
         self._freed = False
         self._inserted = False
@@ -84,6 +85,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
             size = hot_size(capacity, self.config.hot_fraction, self.page_size)
             start = self.allocator.reserve(size) if size else self.page_size
             self.hot = HotPool(start, size, self.page_size)
+            self._hot_slots = torch.arange(start, start + size, device=self.device)
             self.cold = ColdPool(self.allocator, capacity - size, self.page_size)
         return self.hot, self.cold
 
@@ -97,7 +99,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         """End HOT's idle loans first; stamp the path, and count a request's first look as a hit."""
         hot, cold = self.pools()
         if self._freed and params.req is not None and 0 < hot.donated_size <= cold.free_size:
-            self._take_back(hot, cold)
+            self.take_back(hot, cold)
         result = super().match_prefix(params)
         self._use(result.last_device_node, params.req)
         return result
@@ -169,14 +171,15 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         if self._inserted:
             self._inserted = False
             self.pins.arm()
-        marked, self._marked = self._marked, []
-        for key, prompt_len in marked:
-            node = super().match_prefix(MatchPrefixParams(key=key)).last_device_node
-            self._relocate_path(node, prompt_len)
+        paths = self._marked_paths()
         if self.policy.at_lookup and batch.forward_mode.is_extend():
-            for req in batch.reqs:
-                if req.last_node is not None:
-                    self._relocate_path(req.last_node, len(req.origin_input_ids))
+            known = [req for req in batch.reqs if req.last_node is not None]
+            paths += [(req.last_node, len(req.origin_input_ids)) for req in known]
+        if paths:
+            placement = Placement(self, [end for end, _ in paths])
+            for end, prompt_len in paths:
+                self._place_path(placement, end, prompt_len)
+            self.copy_placed()
         if self.checks is not None:
             self.checks.audit()
 
@@ -186,108 +189,62 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
             if req.kv is not None and req.req_pool_idx is not None and req.last_node is not None:
                 yield req
 
-    def _relocate_path(self, node: Any, prompt_len: int) -> None:
-        for run in self.index.runs(node, self.policy, prompt_len):
-            # A prompt that ended with its prefill is unlocked: making room must not take it.
-            self.inc_lock_ref(node)
-            base = self._place(run)
-            self.dec_lock_ref(node)
+    def copy_placed(self) -> None:
+        """Give the runs that were placed their KV, and repoint all that names an old slot."""
+        moves, self._placed = self._placed, []
+        if not moves:
+            return
+        readers = readers_of(moves, self.live_requests())
+        nodes: list[Any] = [placed.node for move in moves for placed in move.run.nodes]
+        source = torch.cat([node.value for node in nodes])
+        slabs = [self._slots(move.base, move.run.length) for move in moves]
+        if self.checks is not None:
+            self.checks.before_relocation(moves, source, readers)
+        self._copy(source, torch.cat(slabs))
+        for move, slots, read_by in zip(moves, slabs, readers, strict=True):
+            repoint(read_by, self.req_to_token_pool.req_to_token, move.run.nodes[0].p0, slots)
+        for node in nodes:
+            node.value = self._slots(node.hot_base, len(node.key))
+        # Runs are whole pages, so any of their starts will do.
+        self.token_to_kv_pool_allocator.free_segment(source, start_pos=0)
+        self.counters.rows_rewritten += sum(reader.nodes for row in readers for reader in row)
+
+    def _marked_paths(self) -> list[tuple[Any, int]]:
+        """The deepest cached node of each marked prompt, and the prompt's length."""
+        marked, self._marked = self._marked, []
+        # The helper, since the engine's match gathers the path's slots on the device.
+        return [(self._match_prefix_helper(self.root_node, key)[1], n) for key, n in marked]
+
+    def _place_path(self, placement: Placement, end: Any, prompt_len: int) -> None:
+        counters = self.counters
+        for run in self.index.runs(end, self.policy, prompt_len):
+            base = placement.place(run)
             if base is None:
-                self.counters.admissions_refused += 1
+                counters.admissions_refused += 1
                 for placed in run.nodes:
                     placed.node.refusals += 1
-            else:
-                self._relocate(run, base)
+                continue
+            self._placed.append(Move(run, base))
+            counters.relocations += 1
+            counters.admissions_hot += 1
+            counters.relocated_tokens += run.length
+            counters.relocated_nodes += len(run.nodes)
+            counters.slabs_extended += base == run.prefer
+            for placed in run.nodes:
+                self.index.place(placed.node, base)
+                base += len(placed.node.key)
 
-    def _relocate(self, run: Run, base: int) -> None:
-        source, p0 = run_slots(run), run.nodes[0].p0
-        readers = readers_of(run, self.live_requests())
-        if self.checks is not None:
-            self.checks.before_relocation(run, source, readers)
-        self._copy(source, base)
-        repoint(readers, self.req_to_token_pool.req_to_token, p0, base)
-        self.token_to_kv_pool_allocator.free_segment(source, start_pos=p0)
-        at = base
-        for placed in run.nodes:
-            length = len(placed.node.key)
-            slots = torch.arange(at, at + length, dtype=source.dtype, device=source.device)
-            placed.node.value = slots  # type: ignore[attr-defined]
-            self.index.place(placed.node, at)
-            at += length
-        counters = self.counters
-        counters.relocations += 1
-        counters.admissions_hot += 1
-        counters.relocated_tokens += run.length
-        counters.relocated_nodes += len(run.nodes)
-        counters.slabs_extended += base == run.prefer
-        counters.rows_rewritten += sum(reader.nodes for reader in readers)
+    def _slots(self, base: int, length: int) -> torch.Tensor:
+        """The slots of a slab [length], on the device; nobody may write to them."""
+        assert self.hot is not None
+        return self._hot_slots[base - self.hot.start : base - self.hot.start + length]
 
-    def _place(self, run: Run) -> int | None:
-        """A contiguous range for the run, which the caller has locked; None to stay COLD.
-
-        Free space first, then loans that nobody uses, then unlocked slabs; nothing is evicted
-        unless that makes a range long enough.
-        """
-        hot, cold = self.pools()
-        base = hot.alloc(run.length, run.prefer)
-        if base is None and hot.donated_size:
-            base = self._place_on_loans(hot, cold, run)
-        if base is None and self._could_fit(hot, run.length, []):
-            base = self._evict_slabs_for(hot, run)
-        return base
-
-    def _place_on_loans(self, hot: HotPool, cold: ColdPool, run: Run) -> int | None:
-        """Place the run where HOT has lent space that is free, or held by stale nodes only."""
-        loans, nodes = reclaimable(hot, self.allocator.free_slots(), self._stale_nodes())
-        if not loans or not self._could_fit(hot, run.length, loans):
-            return None
-        for node in nodes:
-            if node.parent.children.get(node.key.child_key(self.page_size)) is node:
-                self._drop_subtree(node)
-        self._take_back(hot, cold)
-        return hot.alloc(run.length, run.prefer)
-
-    def _stale_nodes(self) -> list[Any]:
-        """COLD nodes that no live request reads and none came back for."""
-        stale, stack = [], list(self.root_node.children.values())
-        while stack:
-            node = stack.pop()
-            stack.extend(node.children.values())
-            if node.hot_base is None and node.lock_ref == 0 and not node.hits:
-                stale.append(node)
-        return stale
-
-    def _take_back(self, hot: HotPool, cold: ColdPool) -> None:
+    def take_back(self, hot: HotPool, cold: ColdPool) -> None:
         """End the loans whose slots are all free: before a slab, and before new slots are used."""
         self._freed = False
         returned = cold.return_whole(hot)
         self.counters.take_backs += returned > 0
         self.counters.returned_tokens += returned
-
-    def _could_fit(self, hot: HotPool, length: int, loans: list[Range]) -> bool:
-        """Whether a range this long is left without the unlocked slabs and these loans."""
-        unlocked = [
-            Range(n.hot_base, len(n.key))
-            for n in self.index
-            if n.lock_ref == 0 and n.hot_base is not None
-        ]
-        longest, start, end = 0, 0, -1
-        for slots in sorted([*hot.free_ranges(), *loans, *unlocked]):
-            start = start if slots.base == end else slots.base
-            end = slots.end
-            longest = max(longest, end - start)
-        return longest >= length
-
-    def _evict_slabs_for(self, hot: HotPool, run: Run) -> int | None:
-        victims = sorted((n for n in self.index if n.lock_ref == 0), key=self.eviction.key)  # type: ignore[arg-type]
-        for victim in victims:
-            if victim.hot_base is None:
-                continue
-            self._drop_subtree(victim)
-            base = hot.alloc(run.length, run.prefer)
-            if base is not None:
-                return base
-        return None
 
     def mark(self, key: RadixKey, prompt_len: int) -> None:
         """Ask the policy about the path of ``key`` before the next forward."""
@@ -336,7 +293,7 @@ class GraniKVRadixCache(RadixCache):  # type: ignore[misc]
         leaves = (leaf for leaf in self.evictable_leaves if leaf.hot_base is not None)
         return min(leaves, key=self.eviction.key, default=None)
 
-    def _drop_subtree(self, node: Any) -> None:
+    def drop_subtree(self, node: Any) -> None:
         """Remove an unlocked node with all below it, leaves first; a chain can be long."""
         below, stack = [], [node]
         while stack:

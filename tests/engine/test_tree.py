@@ -225,7 +225,7 @@ def test_a_long_chain_below_a_slab_is_dropped_whole() -> None:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack(0)) + 40)
     try:
-        scheduler.tree._drop_subtree(node)
+        scheduler.tree.drop_subtree(node)
     finally:
         sys.setrecursionlimit(limit)
     scheduler.check()

@@ -374,7 +374,7 @@ def test_relocation_of_a_long_prefix() -> None:
     buffers = [torch.randn(shape, device="cuda").bfloat16() for _ in range(2 * layers)]
     before = [buffer.clone() for buffer in buffers]
     source = tokens + 7 + torch.randperm(tokens, device="cuda")
-    Relocator(buffers).copy(source, 5)
+    Relocator(buffers).copy(source, torch.arange(5, 5 + tokens, device="cuda"))
     for old, new in zip(before, buffers, strict=True):
         assert torch.equal(new[5 : 5 + tokens], old[source])
         assert torch.equal(new[:5], old[:5])

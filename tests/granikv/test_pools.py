@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from granikv.pools import ColdPool, HotPool, PoolError, Range, check, hot_size
+from granikv.pools import ColdPool, HotPool, PoolError, check, hot_size
+from granikv.ranges import Range
 
 PAGES = pytest.mark.parametrize("page", [1, 4, 16])
 

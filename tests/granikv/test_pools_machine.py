@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from granikv.pools import ColdPool, HotPool, PoolError, Range, check
+from granikv.pools import ColdPool, HotPool, PoolError, check
+from granikv.ranges import Range
 
 HOT_PAGES = 24
 COLD_PAGES = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from granikv.admission import Candidate, Eager, OnShare, Pinned, admission_policy
-from granikv.pools import Range
 from granikv.prefix_index import Placed, path_of, placed_path
+from granikv.ranges import Range
 from tests.granikv.test_planner import Node, Tree
 
 

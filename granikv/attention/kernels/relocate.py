@@ -17,11 +17,11 @@ _TOKENS = 16
 """Slots that one program copies."""
 
 
-@triton.jit(do_not_specialize=["base", "tokens"])
+@triton.jit(do_not_specialize=["tokens"])
 def _relocate_kernel(
     buffers: tl.tensor,
     source: tl.tensor,
-    base: tl.tensor,
+    target: tl.tensor,
     tokens: tl.tensor,
     slot_words: tl.tensor,
     WORDS: tl.constexpr,
@@ -34,12 +34,12 @@ def _relocate_kernel(
     words = tl.load(buffers + tl.program_id(1)).to(tl.pointer_type(tl.int64))
     words = tl.multiple_of(words, 16)
     origin = tl.load(source + at, mask=inside, other=0).to(tl.int64) * slot_words
-    target = (base + at).to(tl.int64) * slot_words
+    goal = tl.load(target + at, mask=inside, other=0).to(tl.int64) * slot_words
     for first in range(0, WORDS, BLOCK_W):
         at_w = first + tl.arange(0, BLOCK_W)
         mask = inside[:, None] & (at_w < WORDS)[None, :]
         copied = tl.load(words + origin[:, None] + at_w[None, :], mask=mask)
-        tl.store(words + target[:, None] + at_w[None, :], copied, mask=mask)
+        tl.store(words + goal[:, None] + at_w[None, :], copied, mask=mask)
 
 
 class Relocator:
@@ -73,10 +73,10 @@ class Relocator:
         addresses = [buffer.data_ptr() for buffer in buffers]
         self._table = torch.tensor(addresses, dtype=torch.int64, device=first.device)
 
-    def copy(self, source: Tensor, base: int) -> None:
-        """Copy the slots `source` [n] (int32 or int64) to base .. base + n, in the current stream.
+    def copy(self, source: Tensor, target: Tensor) -> None:
+        """Copy the slots `source` [n] to the slots `target` [n], in the current stream.
 
-        No source slot may lie in the target range. Slot offsets are 64-bit.
+        Both are int32 or int64 and contiguous; no slot may be in both. Slot offsets are 64-bit.
         """
         tokens = source.numel()
         if not tokens:
@@ -85,7 +85,7 @@ class Relocator:
         _relocate_kernel[(-(-tokens // _TOKENS), len(self._buffers))](
             self._table,
             source,
-            base,
+            target,
             tokens,
             self._slot_bytes // _WORD,
             WORDS=words,
