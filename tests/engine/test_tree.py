@@ -254,6 +254,58 @@ def test_an_unlocked_slab_gives_way_to_a_new_one() -> None:
     assert sorted(len(n.key) for n in scheduler.tree.index) == [35, 40]
 
 
+def test_the_prompts_of_a_step_are_copied_together() -> None:
+    """One copy for all runs of a step, each row pointed at its own slab."""
+    scheduler = Scheduler()
+    tree, copies = scheduler.tree, []
+    copy = tree._copy
+
+    def counted(source: torch.Tensor, target: torch.Tensor) -> None:
+        copies.append(len(source))
+        copy(source, target)
+
+    tree._copy = counted
+    batch = [Request(f"row{i}", prompt(i, 20 + i)) for i in range(3)]
+    for req in batch:
+        key = RadixKey(req.origin_input_ids)
+        found = tree.match_prefix(MatchPrefixParams(key=key, req=req))
+        req.last_node = found.last_device_node
+    assert scheduler._extend(batch, [64, 64, 64])
+    scheduler.settle()
+    assert tree.counters.relocations == 3
+    assert copies == [20 + 21 + 22]
+
+
+def test_a_prompt_of_the_same_step_makes_no_room() -> None:
+    """Two primed prompts are unlocked and due together; HOT holds one, and neither is lost."""
+    scheduler = Scheduler(hot_fraction=0.2)
+    primed = [scheduler._request(prompt(number, 40), 0) for number in (1, 2)]
+    for req in primed:
+        scheduler._fill(req, 40)
+    scheduler._forward(primed, decode=False)
+    for req in primed:
+        scheduler._release(req, insert=True)
+    scheduler.settle()
+    assert sorted(scheduler.pools()) == ["COLD", "HOT"]
+    assert scheduler.tree.counters.slab_evictions == 0
+
+
+def test_eviction_goes_ahead_of_the_next_prompts() -> None:
+    """What must be looked for among many slabs is not looked for again at each prompt."""
+    scheduler = Scheduler(min_tokens=2)
+    counters, (hot, _) = scheduler.tree.counters, scheduler.tree.pools()
+    slabs = hot.size // 2
+    for number in range(slabs):
+        scheduler.done(scheduler.serve(prompt(number, 2)))
+    assert (hot.free_size, counters.slab_evictions) == (0, 0)
+    evicted = []
+    for number in range(slabs, slabs + 4):
+        scheduler.done(scheduler.serve(prompt(number, 2)))
+        evicted.append(counters.slab_evictions)
+    assert hot.size // 32 == 4
+    assert evicted == [3, 3, 3, 6]
+
+
 def test_slabs_are_not_evicted_where_that_could_not_help() -> None:
     """A run longer than HOT asks for nothing of those who are there."""
     scheduler = Scheduler(hot_fraction=0.3)
