@@ -97,7 +97,10 @@ class Placement:
 
     @cached_property
     def _loans(self) -> tuple[list[Range], list[Any]]:
-        """Loans that can be ended, and the stale nodes to evict for it; this reads the device."""
+        """Loans that can be ended, and the stale nodes to evict for it; this reads the device.
+
+        Kept until a loan ends, so slots that runs placed later in the step leave are not seen.
+        """
         self._tree.copy_placed()  # which frees the slots that they leave
         hot, _ = self._tree.pools()
         stale = [node for node in self._stale_nodes() if node.id not in self._kept]

@@ -254,6 +254,38 @@ def test_an_unlocked_slab_gives_way_to_a_new_one() -> None:
     assert sorted(len(n.key) for n in scheduler.tree.index) == [35, 40]
 
 
+def test_the_slab_used_least_recently_gives_way_first() -> None:
+    """Two unlocked slabs of one length, and either would make enough room."""
+    scheduler = Scheduler(hot_fraction=0.4)
+    for number in (1, 2):
+        scheduler.done(scheduler.serve(prompt(number, 40)))
+    scheduler.serve(prompt(3, 35))
+    assert [n.key.token_ids[0] // 1000 for n in scheduler.nodes()] == [2, 3]
+
+
+def test_a_slab_that_went_with_its_head_is_not_evicted_again() -> None:
+    """The survey lists head and extension; the third slab must go as well to make the room."""
+    scheduler = Scheduler(hot_fraction=0.4)
+    for tokens in (prompt(1, 20), prompt(1, 40), prompt(2, 40)):
+        scheduler.done(scheduler.serve(tokens))
+    assert scheduler.pools() == ["HOT", "HOT", "HOT"]
+    scheduler.serve(prompt(3, 90))
+    assert scheduler.tree.counters.slab_evictions == 3
+    assert scheduler.pools() == ["HOT"]
+
+
+def test_a_step_does_not_count_on_room_that_it_has_given_away() -> None:
+    """Either of two prompts fits once all slabs are gone, but not both: one stays in COLD."""
+    scheduler = Scheduler(hot_fraction=0.4)
+    for number in (1, 2):
+        scheduler.done(scheduler.serve(prompt(number, 40)))
+    batch = [scheduler._request(prompt(number, 60), 0) for number in (3, 4)]
+    assert scheduler._extend(batch, [60, 60])
+    scheduler.settle()
+    assert [_path(req)[0].hot_base is None for req in batch] == [False, True]
+    assert scheduler.tree.counters.admissions_refused == 1
+
+
 def test_the_prompts_of_a_step_are_copied_together() -> None:
     """One copy for all runs of a step, each row pointed at its own slab."""
     scheduler = Scheduler()
