@@ -52,7 +52,7 @@ def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, Files]:
 
 
 def test_everything_is_written(twice: tuple[Files, Files]) -> None:
-    tables = [f"tables/table{n:02d}.{e}" for n in range(1, 25) for e in ("csv", "md", "tex")]
+    tables = [f"tables/table{n:02d}.{e}" for n in range(1, 26) for e in ("csv", "md", "tex")]
     figures = [f"figures/{name}.{e}" for name in registry.FIGURES for e in ("pdf", "svg", "png")]
     assert sorted(twice[0]) == sorted([*tables, *figures, "figures/figures.md", "report.html"])
     assert b"not drawn" not in twice[0]["figures/figures.md"]
