@@ -9,11 +9,11 @@ Locks do not change while a step is placed, so what can be evicted is looked up 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from granikv.engine.loans import reclaimable
+from granikv.engine.loans import Reclaimable, reclaimable
 from granikv.pools import ColdPool, HotPool
 from granikv.prefix_index import Run, path_of
 from granikv.ranges import Range, RangeSet
@@ -96,22 +96,22 @@ class Placement:
         return frozenset(node.id for end in self._ends for node in path_of(end))
 
     @cached_property
-    def _loans(self) -> tuple[list[Range], list[Any]]:
+    def _loans(self) -> Reclaimable:
         """Loans that can be ended, and the stale nodes to evict for it; this reads the device.
 
         Kept until a loan ends, so slots that runs placed later in the step leave are not seen.
         """
         self._tree.copy_placed()  # which frees the slots that they leave
         hot, _ = self._tree.pools()
-        stale = [node for node in self._stale_nodes() if node.id not in self._kept]
-        loans, nodes = reclaimable(hot, self._tree.allocator.free_slots(), stale)
-        return loans, nodes
+        return reclaimable(hot, self._tree.allocator.free_slots(), self._stale_nodes())
 
-    def _stale_nodes(self) -> Iterable[Any]:
-        """COLD nodes that no live request reads and none came back for."""
-        stack = list(self._tree.root_node.children.values())
+    def _stale_nodes(self) -> list[Any]:
+        """COLD nodes that no live request reads, none came back for and no path needs."""
+        stale, stack = [], list(self._tree.root_node.children.values())
         while stack:
             node = stack.pop()
             stack.extend(node.children.values())
-            if node.hot_base is None and node.lock_ref == 0 and not node.hits:
-                yield node
+            idle = node.hot_base is None and node.lock_ref == 0 and not node.hits
+            if idle and node.id not in self._kept:
+                stale.append(node)
+        return stale

@@ -29,6 +29,7 @@ SHAREGPT_LENGTHS = (*SYNTHETIC_LENGTHS, 16384)
 SHAREGPT_B = (*SYNTHETIC_B, 512, 1024)
 
 _LABELS = (Column("l_p", "L_p"), Column("b", "B"), Column("system", "System"))
+_METRICS = (OUTPUT, of_granikv(TO_DEFAULT), of_granikv(TO_FA3), TPOT_P50, TTFT_P50)
 
 
 def _rows(config: str, kind: str, lengths: tuple[int, ...], bs: tuple[int, ...]) -> list[Row]:
@@ -50,15 +51,7 @@ def synthetic(number: int) -> Comparison:
         number=number,
         title=f"Synthetic burst grid, L_p × B: {config}.",
         labels=_LABELS,
-        metrics=(
-            OUTPUT,
-            of_granikv(TO_DEFAULT),
-            of_granikv(TO_FA3),
-            TPOT_P50,
-            TTFT_P50,
-            TTFT_P99,
-            of_granikv(TTFT_P99_TO_FA3),
-        ),
+        metrics=(*_METRICS, TTFT_P99, of_granikv(TTFT_P99_TO_FA3)),
         rows=_rows(config, "synthetic", SYNTHETIC_LENGTHS, SYNTHETIC_B),
         command=f"python -m harness -m experiment=table{number:02d}",
         notes=(
@@ -78,14 +71,7 @@ def sharegpt(number: int) -> Comparison:
         number=number,
         title=f"ShareGPT at saturation, L_p × B: {config}.",
         labels=_LABELS,
-        metrics=(
-            OUTPUT,
-            of_granikv(TO_DEFAULT),
-            of_granikv(TO_FA3),
-            TPOT_P50,
-            TTFT_P50,
-            TTFT_SCHEDULED_P50,
-        ),
+        metrics=(*_METRICS, TTFT_SCHEDULED_P50),
         rows=_rows(config, "sharegpt", SHAREGPT_LENGTHS, SHAREGPT_B),
         command=f"python -m harness -m experiment=table{number:02d}",
         notes=(
